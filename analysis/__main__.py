@@ -12,7 +12,7 @@ from analysis import arguments
 
 @cli.guarded
 def main(words: list[str] | None = None) -> int | None:
-    """Runs one command and returns its exit code. A user error is reported in one line with exit code 2."""
+    """Runs one command and returns its exit code. User errors are reported in one line, with exit code 2."""
     options = arguments.parser().parse_args(words)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     # A command imports pandas, scipy or matplotlib, which --help must not wait for.

@@ -90,7 +90,7 @@ def module(options: argparse.Namespace) -> str:
 
 
 def requested_target(options: argparse.Namespace) -> TargetRequest:
-    """Returns the metric and value given by ``--metric`` and ``--value``, ``reruns``, or None without options."""
+    """Returns the metric and value given by ``--metric`` and ``--value``, or ``reruns``, or None without options."""
     if options.target == RERUNS and (options.metric is not None or options.value is not None):
         raise BadInput("--target reruns excludes --metric and --value: it reads the target from the reruns")
     if options.target == RERUNS:

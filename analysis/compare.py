@@ -42,7 +42,7 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
       request: metric and value to use instead of the studies' own targets.
 
     Raises:
-      BadInput: one of them is not a store, or they have no study in common.
+      BadInput: one of the folders is not a store, or they have no study in common.
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
     units.check(one.workload.commits[0].study for each in (here, there) for one in each.curves)
@@ -74,7 +74,7 @@ def differs(table: pd.DataFrame) -> bool:
 
 
 class _Contents:
-    """The contents of a store or release: trials by the names of their study, curves and factorizations."""
+    """The contents of a store or release: trials by the names of their studies, curves and factorizations."""
 
     def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
@@ -135,7 +135,7 @@ def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, 
 
 
 def as_text(table: pd.DataFrame, a: object, b: object) -> str:
-    """Formats the tables for a reader: all rows except equal answers, with the count of each result."""
+    """Formats the tables as text: all rows except equal answers, with the count of each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
         own = table[table["what"].isin(what)]

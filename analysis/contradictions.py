@@ -1,10 +1,10 @@
-"""Contradictions: whether results for the same thing from two places can both be true.
+"""Contradictions: determines whether two places' results for the same quantity can both be true.
 
-Studies with equal streams tried the same trials. They contradict each other if the censoring intervals of a trial are
-disjoint, pruned or not. Independent searches contradict each other if the 90 % bands of the median best of k' are
-disjoint, at equal k and k'. Critical batch sizes contradict each other if the intervals of their verdicts are disjoint.
-Times on devices of one kind contradict each other if the slowest epoch in one place is faster than the fastest in the
-other.
+Studies with equal seeds tried the same trials. They contradict each other if the censoring intervals of a trial are
+disjoint, whether or not the studies are pruned. Independent searches contradict each other if the 90 % bands of the
+median best of k' are disjoint, at equal k and k'. Critical batch sizes contradict each other if the intervals of their
+verdicts are disjoint. Times on devices of one kind contradict each other if the slowest epoch in one place is faster
+than the fastest in the other.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Reading(NamedTuple):
-    """The statement of one place: an interval (infinite if open or not reached), and a word about it."""
+    """The statement of one place: an interval (infinite if open or not reached), and a word that describes it."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
     """The result of comparing a pair.
 
     Attributes:
-      a, b: statement of each place, or None without one.
+      a, b: statement of each place, or None if it is missing.
       result: same, agree, differ, not_judged, only_a or only_b.
       why: basis of the judgement, or the reason for not judging.
     """
@@ -78,7 +78,7 @@ def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]
 
 
 def stream(one: StudyTrials) -> Hashable:
-    """Returns the random-number stream, which is equal for studies with the same trials."""
+    """Returns the seed of the random numbers, which is equal for studies with the same trials."""
     return one.study.stream
 
 
@@ -134,7 +134,7 @@ def of_recalls(pair: Pair, name: str) -> Finding:
 
 
 def plan_of(one: MeasuredFactorization) -> Hashable:
-    """Identity of a factorization."""
+    """Returns the identity of a factorization."""
     return one.study.plan_json
 
 
@@ -151,7 +151,7 @@ def curve_names(curve: Curve) -> tuple[Any, ...]:
 
 
 def stated_interval(points_fit: PointsFit) -> Reading:
-    """Returns the interval that a verdict states, open on both sides if not identified."""
+    """Returns the interval that a verdict reports, open on both sides if not identified."""
     fit, verdict = points_fit.fit, points_fit.verdict
     low, high = (fit.low, fit.high) if fit else (np.nan, np.nan)
     return Reading(
@@ -162,7 +162,7 @@ def stated_interval(points_fit: PointsFit) -> Reading:
 
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
-    """Compares each trial in both places. Both must have taken the same steps as far as both ran it."""
+    """Compares each trial in both places. The steps must be equal as far as both places ran the trial."""
     here, there = a.rows_in_k, b.rows_in_k
     both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
     if not len(both):
@@ -215,7 +215,7 @@ def _verdict(a: Reading, b: Reading) -> str:
 
 
 def _beyond(low: Any, high: Any) -> Any:
-    """Returns whether an interval from ``low`` lies beyond one up to ``high``. An interval from 0 may be 0."""
+    """Returns whether an interval above ``low`` lies beyond one up to ``high``. An interval from 0 may include 0."""
     return (low >= high) & (low > 0)
 
 

@@ -1,4 +1,4 @@
-"""Coverage tables: how often fits hold in scenarios, each simulated from its own stream of random numbers."""
+"""Coverage tables: how often fits hold in scenarios, each simulated with a separate seed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -25,7 +25,7 @@ def table(
     datasets: int,
     report: Report,
 ) -> pd.DataFrame:
-    """Returns one or several rows per requested scenario, in order.
+    """Returns one or more rows per requested scenario, in order.
 
     Args:
       title: title of the progress line.
@@ -66,7 +66,7 @@ def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame
 
 
 def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -> str:
-    """Formats a summary for a reader: the column ``by``, scenarios if present, shares by heading, octaves and aim."""
+    """Formats a summary as text: the column ``by``, scenarios if present, shares by heading, octaves and aim."""
     rows = []
     for rate in rates.to_dict("records"):
         cells = {title: str(rate[by])}
@@ -78,24 +78,24 @@ def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -
 
 
 def percent(share: float) -> str:
-    """Formats a fraction as a percentage, or empty for NaN."""
+    """Formats a fraction as a percentage, or as an empty string for NaN."""
     return "" if np.isnan(share) else f"{share:.1%}"
 
 
 def rates(
     verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Returns rates of verdicts, and of statements that hold.
+    """Returns the rates of verdicts and of statements that hold.
 
     Args:
       verdicts: verdicts of d data sets.
-      low, high: float64[d], ends of their intervals, NaN if open.
+      low, high: float64[d], ends of the intervals, NaN if open.
       truth: true value for each data set, or for all of them.
       slack: relative tolerance for an end at the truth.
 
     Returns:
-      Whether each statement holds, bool[d], false without a statement, and columns of a coverage table: covered, the
-      verdicts and octaves.
+      Whether each statement holds, bool[d], which is false if there is no statement, and columns of a coverage table:
+      covered, the verdicts and octaves.
     """
     words = np.array(verdicts)
     from_below, from_above = ~(low > truth * (1 + slack)), ~(high < truth * (1 - slack))

@@ -1,4 +1,4 @@
-"""How kinds of studies appear in tables, figures and reports, and the functions that read and show them."""
+"""The presentation of kinds of studies in tables, figures and reports, and the functions that read and show them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -39,9 +39,9 @@ class Section(NamedTuple):
     Attributes:
       name: name in the page's address.
       title: title in the navigation.
-      module: dotted name of a module with the functions ``section``, which takes the studies, each with the number of
-        its group, and the number of charts before, and returns HTML and charts, and ``words``, which returns the words
-        by which the search finds studies of a group.
+      module: dotted name of a module with two functions. ``section`` takes the studies, each with its group number, and
+        the number of preceding charts, and returns HTML and charts. ``words`` returns the words by which the search
+        finds studies of a group.
     """
 
     name: str
@@ -54,14 +54,15 @@ class Command(NamedTuple):
 
     Attributes:
       name: name of the command.
-      summary: its description in one line.
-      help: its help, before the columns.
-      module: dotted name of a module with the functions ``table``, ``as_text`` and ``remarks`` of the studies, and
-        ``absent``, which returns the error for a store without such studies.
-      fits: dotted name of the function that returns the table and the text of the option ``--fit``, if there is one.
-      fit_help: help of this option.
-      published: dotted name of the function that returns the table and the text of the option ``--published`` for an
-        anchor, if there is one.
+      summary: one-line description of the command.
+      help: help text of the command, before the columns.
+      module: dotted name of a module with the functions ``table``, ``as_text`` and ``remarks``, which take the studies,
+        and ``absent``, which returns the error for a store without such studies.
+      fits: dotted name of the function that returns the table and the text for ``--fit``, if the command has this
+        option.
+      fit_help: help text of ``--fit``.
+      published: dotted name of the function that takes an anchor and returns the table and the text for
+        ``--published``, if the command has this option.
     """
 
     name: str
@@ -74,18 +75,18 @@ class Command(NamedTuple):
 
 
 class Presentation(NamedTuple):
-    """How studies of one kind are presented.
+    """The presentation of studies of one kind.
 
     Attributes:
       title: title in the report.
       question: question that the studies answer, as a sentence.
       answers: whether tables list their steps to target.
       optimizer_label: function that returns a plan's optimizer, for the report's filters.
-      load: dotted name of the function that reads the studies of a store. All but those of source ``batch`` return
+      load: dotted name of the function that reads the studies of a store. Except for source ``batch``, it returns
         objects with the attribute ``study``.
-      source: source of their figures, the name of a kind. Kinds with the same source are drawn together.
-      columns: columns of their table, with their meanings.
-      figures: rows of their figures, by name.
+      source: source of the figures, the name of a kind. Kinds with the same source are drawn together.
+      columns: columns of the table, with their meanings.
+      figures: rows of the figures, by name.
       section: section of the report page.
       command: command that prints the table.
     """
@@ -217,7 +218,7 @@ PRESENTATIONS = {
 
 
 def drawn_as(source: str, commits: Iterable[K]) -> list[K]:
-    """Returns the studies with figures from this source."""
+    """Returns the studies whose figures come from this source."""
     return [commit for commit in commits if PRESENTATIONS[commit.kind].source == source]
 
 

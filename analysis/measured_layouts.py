@@ -125,10 +125,10 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
 
 
 def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
-    """Returns the work of a device: counted FLOPs, and the traffic of matmuls, which follows from the shape.
+    """Returns the work of a device: counted FLOPs, and the memory traffic of matmuls, which follows from the shape.
 
-    The store does not have the traffic of other models, and the closed form does not cover other forms of attention.
-    In these cases, each byte that is held counts as written and read once.
+    The store does not contain the traffic of other models, and the closed form does not cover other forms of attention.
+    In these cases, each byte held in memory counts as written and read once.
     """
     flops = row["executed_flops"] / study.device_count
     shape = study.model_options
@@ -153,7 +153,8 @@ def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
     """Scales predictions by the median ratio of measured to predicted steps of other layouts.
 
     These layouts have the same device and precision, and a step of similar size. If enough of them have the same model,
-    the others are not used. Predictions of measured steps are not scaled, because they are compared.
+    the others are not used. Predictions for measured steps are not scaled, because they are compared with the
+    measurements.
     """
     timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
     known = {one.study.name for one in timed}
@@ -164,7 +165,7 @@ def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
 
 
 def _alike(one: MeasuredLayout, other: MeasuredLayout) -> bool:
-    """Returns whether the measured step of another layout can scale the prediction of one."""
+    """Returns whether the measured step of another layout can scale the prediction of this layout."""
     if (_device(one), one.study.precision) != (_device(other), other.study.precision):
         return False
     return predictions.alike(*(each.number("executed_flops") / each.study.device_count for each in (one, other)))
@@ -176,7 +177,7 @@ def _device(one: MeasuredLayout) -> str:
 
 
 def _scaled(one: MeasuredLayout, others: Sequence[MeasuredLayout]) -> MeasuredLayout:
-    """Returns a layout whose predicted seconds agree with the measured steps of others on average."""
+    """Returns a layout with predicted seconds that agree on average with the measured steps of other layouts."""
     own = [other for other in others if other.study.labels.model == one.study.labels.model]
     anchors = own if len(own) >= predictions.FEWEST else others
     range_of = math.sqrt(one.number("predicted_step_seconds_high") / one.number("predicted_step_seconds_low"))
@@ -191,7 +192,7 @@ def _scaled(one: MeasuredLayout, others: Sequence[MeasuredLayout]) -> MeasuredLa
 
 
 def _pairs(text: str, of: Callable[[str], Any]) -> dict[str, Any]:
-    """Returns the pairs of a mesh or a layout. The first of several with the same name counts."""
+    """Returns the pairs in a mesh or a layout. If several have the same name, the first one counts."""
     split = [pair.partition(":") for pair in text.split(";") if pair]
     return {name.strip(): of(value.strip()) for name, _, value in reversed(split)}
 
@@ -216,7 +217,7 @@ def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
 
 
 def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
-    """Returns whether the losses equal the medians of the family, or None without losses or other studies."""
+    """Returns whether the losses equal the family's medians, or None if there are no losses or other studies."""
     others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
     if not len(one.losses) or len(others) < 2:
         return None
@@ -224,7 +225,7 @@ def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None
 
 
 def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
-    """Returns notes on the table for a reader, one sentence each."""
+    """Returns notes on the table, one sentence each."""
     result = []
     refusals = [one.row["refusal"] for one in layouts if one.refused]
     if refusals:
@@ -249,7 +250,7 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
 
 
 def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
-    """Returns the notes, and how to read the reasons for rejections."""
+    """Returns the notes, and an explanation of the reasons for rejections."""
     result = notes(layouts)
     if any(one.refused for one in layouts):
         result.append("--csv explains each refusal")
@@ -257,7 +258,7 @@ def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
 
 
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
-    """Formats the table for a reader: accepted layouts, by cost."""
+    """Formats the table as text: accepted layouts, by cost."""
     shown = [one for one in layouts if not one.refused]
     rows = []
     for one in sorted(shown, key=lambda each: (each.study.labels.model, each.study.engine, each.number("wire_bytes"))):

@@ -1,4 +1,4 @@
-"""Next runs: the further runs of each curve in a store that narrow *pays up to* most for their cost."""
+"""Next runs: the additional runs of each curve in a store that narrow *pays up to* most for their cost."""
 
 import functools
 import importlib.resources
@@ -44,11 +44,11 @@ DEFAULTS = {"pruning": "exact", "stop": "target", "seed": 0}  # settings of a sw
 
 
 class Costs(NamedTuple):
-    """The cost of a curve's trials: device-hours, or examples without times.
+    """The cost of a curve's trials: device-hours, or examples if there are no times.
 
     Attributes:
       ln_batch: float64[n], ln of the batch sizes with times, sorted.
-      ln_hours: float64[n], ln of the device-hours of a step there.
+      ln_hours: float64[n], ln of the device-hours per step at these batch sizes.
       lasted: mean steps of a trial, as a multiple of the steps to target.
     """
 
@@ -58,7 +58,7 @@ class Costs(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Whether costs are device-hours, and not examples."""
+        """Whether costs are device-hours rather than examples."""
         return len(self.ln_batch) > 0
 
     def step(self, batch_size: float) -> float:
@@ -78,11 +78,11 @@ class NextRuns(NamedTuple):
 
     Attributes:
       one: the curve.
-      pays: its present answer.
-      costs: the cost of its trials.
+      pays: current answer of the curve.
+      costs: cost of the curve's trials.
       spent: cost of all trials so far.
-      best: the suggestions, the first one first.
-      commands: the command of each suggestion, or the runs to make.
+      best: the suggestions, in order.
+      commands: command for each suggestion, or the runs to perform.
       reason: reason why there are no suggestions, or a remark.
     """
 
@@ -108,13 +108,13 @@ def of_store(
     Args:
       folder: the store.
       request: metric and value to use instead of the studies' own targets.
-      where: conditions on studies, as in ``workload_studies.of_store``.
-      budget: most device-hours of a suggestion.
-      gain: speed-up required of a doubling, as a fraction.
+      where: conditions on studies (see ``workload_studies.of_store``).
+      budget: maximum device-hours of a suggestion.
+      gain: required speed-up per doubling, as a fraction.
       report: called with progress lines.
 
     Raises:
-      BadInput: there is no store, no curve, or a budget without seconds per step.
+      BadInput: there is no store or no curve, or a budget is given but there are no seconds per step.
     """
     every = curves.meeting(curves.of_store(*steps.load(folder, request)), folder, where)
     if budget is not None and not any(_hours(one.workload.commits) for one in every):
@@ -157,7 +157,7 @@ def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float)
 
 
 def _hours(commits: Sequence[Commit]) -> dict[float, float]:
-    """Returns the device-hours of a step by batch size, the median over runs, sorted."""
+    """Returns the device-hours of a step by batch size, sorted, as the median over runs."""
     hours: dict[float, list[float]] = {}
     for commit in commits:
         for row in read_table(commit, "studies").to_pylist():
@@ -182,20 +182,20 @@ def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
 
 
 def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], *, recorded: bool) -> list[float]:
-    """Returns the batch sizes that can be run, rounded.
+    """Returns the rounded batch sizes that can be run.
 
-    A batch that is larger than all so far may not fit in memory, or in the training set. It is left out unless
-    ``python -m sweeps.plan`` accepts it. Runs of others can accumulate gradients over smaller batches.
+    A batch larger than all previous ones may not fit in memory, or may exceed the training set. It is omitted unless
+    ``python -m sweeps.plan`` accepts it. Recorded runs can accumulate gradients over smaller batches.
     """
     whole = sorted({float(max(1, round(size))) for size in sizes} - set(data.batch_size.tolist()))
     return [size for size in whole if size < data.batch_size[-1] or recorded or (words and _planned(words, size))]
 
 
 def sweep_words(commits: Sequence[Commit]) -> list[str]:
-    """Returns the settings of ``python -m sweeps`` that give the studies of a curve, without batch size and trials.
+    """Returns the settings of ``python -m sweeps`` that produce a curve's studies, without batch size and trials.
 
-    The store does not have them, so they are looked up in ``conf/task`` and tried. They are empty if the result is
-    another study, for example if the sweep changed a setting of its task.
+    The store does not record the settings, so they are looked up in ``conf/task`` and tried. They are empty if they
+    produce another study, for example if the sweep changed a setting of its task.
     """
     first = commits[0]
     plan = first.plan
@@ -229,12 +229,12 @@ def _plan(words: Strings) -> str | None:
 
 
 def _planned(words: Sequence[str], batch_size: float) -> str | None:
-    """Returns the name of the study that a sweep would run, or None if it cannot be run on this machine."""
+    """Returns the name of the study that a sweep would run, or None if this machine cannot run it."""
     return _plan((*words, f"batch_size={batch_size:.0f}"))
 
 
 def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str], curve: Curve, folder: Folder) -> str:
-    """Returns the command of a suggestion, or the runs to make."""
+    """Returns the command for a suggestion, or the runs to perform."""
     confirm = curve.workload.commits[0].study.request.repeats.confirm
     repeats = [f"confirm={AGAIN if one.kind == REPEATS else confirm}"] if confirm or one.kind == REPEATS else []
     trials = one.trials + totals.get(one.batch_size, 0)
@@ -256,7 +256,7 @@ def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str],
 
 
 def table(found: Sequence[NextRuns]) -> pd.DataFrame:
-    """Returns ``COLUMNS``, a row per suggestion. A curve without any has a row with the reason."""
+    """Returns ``COLUMNS``, a row per suggestion. A curve without suggestions has a row with the reason."""
     rows = []
     for each in found:
         curve, now = each.one.curve, suggestions.octaves(each.pays)
@@ -274,7 +274,7 @@ def table(found: Sequence[NextRuns]) -> pd.DataFrame:
 
 
 def as_text(found: Sequence[NextRuns]) -> str:
-    """Formats the suggestions for a reader: a table per curve, and its commands."""
+    """Formats the suggestions as text: a table per curve, and its commands."""
     blocks = []
     for each in found:
         title = f"{each.one.curve.workload.title} · {each.one.curve.target_text}"

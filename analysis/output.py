@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def print_table(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
-    """Prints ``table`` with --csv or --json, and otherwise the text for a reader."""
+    """Prints ``table`` with --csv or --json, and otherwise the text."""
     printing.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 

@@ -1,4 +1,4 @@
-"""Points of a store: each study's answer to each of its targets, with the fit of its curve."""
+"""Points of a store: each study's answer for each of its targets, with the fit of its curve."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

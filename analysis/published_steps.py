@@ -1,4 +1,4 @@
-"""Published training steps next to their predictions, each row with the reason why it is not compared."""
+"""Published training steps next to their predictions, or with the reason why they are not compared."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ class PublishedStep(NamedTuple):
       mesh: mesh as text.
       subset: ``DENSE``, ``MIXTURE`` or ``GPU``.
       step: the step for the cost model.
-      seconds: published seconds, or those that follow from published FLOPs per second.
-      stated: whether the source states the seconds.
-      series: steps of one series differ in the number of chips only.
+      seconds: published seconds, or seconds derived from published FLOPs per second.
+      stated: whether the source reports the seconds.
+      series: name of a series, whose steps differ only in the number of chips.
     """
 
     row: str
@@ -150,13 +150,13 @@ def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
 
 
 def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
-    """Returns the model FLOPs of a token in a step, as sources count them: three passes, usually of full attention."""
+    """Returns the model FLOPs per token in a step, as counted by sources: three passes, usually with full attention."""
     attention = decoder_counts.attention_flops(decoder, length, causal=causal)
     return 6 * decoder_counts.active_parameters(decoder) + 3 * attention
 
 
 def _of_maxtext(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
-    """Returns the steps of MaxText's tables in ``layouts.csv``. Their shapes follow from MaxText's global scale."""
+    """Returns the steps from MaxText's tables in ``layouts.csv``. Their shapes follow from MaxText's global scale."""
     table = published_numbers.layouts()
     found = []
     for row in _records(table[table["source"] == "maxtext"]):
@@ -224,7 +224,7 @@ def table(anchor: str | None = None) -> pd.DataFrame:
 
 
 def _memory(step: Step) -> dict[str, Any]:
-    """Returns the columns about the memory of a device."""
+    """Returns the columns for the memory of a device."""
     held = step_model.held_bytes(step)
     return {"predicted_held_bytes": held, "predicted_fits": held <= HARDWARE[step.row].memory_bytes}
 
@@ -242,14 +242,14 @@ def _scales(steps: Sequence[PublishedStep], seconds: np.ndarray, anchor: str | N
 
 
 def counted(rows: pd.DataFrame) -> dict[str, int]:
-    """Returns the number of rows of ``step_times.csv`` by status."""
+    """Returns the number of rows in ``step_times.csv`` by status."""
     own = rows[~rows["row"].str.startswith("maxtext ")]
     counts = own["status"].value_counts()
     return {status: int(counts[status]) for status in (COMPARED, *REASONS) if status in counts}
 
 
 def as_text(rows: pd.DataFrame) -> str:
-    """Formats the compared rows for a reader, with the statuses counted underneath."""
+    """Formats the compared rows as text, followed by the counts of all statuses."""
     shown = []
     for row in rows[rows["status"] == COMPARED].to_dict("records"):
         cells = {name: str(row[name]) for name in ("row", "model", "chip", "chips", "mesh")}

@@ -1,4 +1,4 @@
-"""Shipped data: the releases in this repository, or a store to use in their place."""
+"""Shipped data: the releases in this repository, or a store to use instead."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ def release() -> Folder:
     """Returns the release of our measurements, or the store or release named by ``$SCALING_LIMITS_STORE``.
 
     Raises:
-      BadInput: it is missing, for example in an installation without the repository.
+      BadInput: the release is missing, for example in an installation without the repository.
     """
     name = os.environ.get(VARIABLE)
     return durable.location(name) if name else _shipped("published", f"or set {VARIABLE}=DIR to a store")
@@ -25,7 +25,7 @@ def mlperf() -> Folder:
     """Returns the release of MLPerf's reference convergence points.
 
     Raises:
-      BadInput: it is missing.
+      BadInput: the release is missing.
     """
     return _shipped("mlperf", "or import the points with `python -m results import mlperf-rcp`")
 

@@ -1,8 +1,8 @@
-"""Errors of predicted steps on rows that were left out of the fit: by generation, by model family, and with an anchor.
+"""Errors of predicted steps for rows left out of the fit: by generation, by model family, and with an anchor.
 
-An error is log₂ of predicted over published seconds. Steps of one model on one generation are similar, so their errors
-are correlated. The fit accounts for this: it assumes an error that all steps of a series share, and a smaller one of
-each step.
+An error is log₂ of the ratio of predicted to published seconds. Steps of one model on one generation are similar, so
+their errors are correlated. The fit accounts for this: it assumes an error shared by all steps of a series, and a
+smaller error for each step.
 """
 
 import math
@@ -35,7 +35,7 @@ FAMILIES = (  # start of a model's name, and its family
 
 
 def form(constants: np.ndarray, terms: Terms) -> np.ndarray:
-    """Returns the seconds of steps on TPUs from the four constants that they depend on."""
+    """Returns the seconds of steps on TPUs, from the four constants that they depend on."""
     products, attention, activations, slices = map(float, constants)
     return np.asarray(step_model.parts(terms, Constants(products, attention, activations, slices, 1.0)).step)
 
@@ -54,7 +54,7 @@ def generation(step: PublishedStep) -> str:
 
 
 def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form = form) -> np.ndarray:
-    """Returns the positive constants of a form that agree best with published steps.
+    """Returns the positive constants with which a form agrees best with published steps.
 
     Args:
       steps: steps on TPUs.
@@ -96,7 +96,7 @@ def fit_gpus(steps: Sequence[PublishedStep], attention: float) -> float:
 
 
 def errors(steps: Sequence[PublishedStep], constants: Constants) -> np.ndarray:
-    """Returns log₂ of predicted over published seconds."""
+    """Returns log₂ of the ratio of predicted to published seconds."""
     seconds = step_model.parts(arrays(steps), constants).step
     return np.asarray(np.log2(seconds / np.array([one.seconds for one in steps])))
 
@@ -110,8 +110,8 @@ def left_out(
 
     Args:
       steps: all steps.
-      by: group of a step.
-      fitted: fits steps, and returns a function that predicts seconds of others.
+      by: function that returns the group of a step.
+      fitted: function that fits steps, and returns a function that predicts the seconds of other steps.
     """
     result = np.full(len(steps), np.nan)
     for own in grouped(range(len(steps)), lambda i: by(steps[i])).values():
@@ -134,7 +134,7 @@ def by_form(
 
 
 def of_gpus(attention: float) -> Fitting:
-    """Returns a function for ``left_out`` that fits the constant of GPUs."""
+    """Returns a function for ``left_out`` that fits the GPU constant."""
 
     def fitted(outside: list[PublishedStep]) -> Predictor:
         found = Constants(1.0, attention, 0.0, 0.0, fit_gpus(outside, attention))
@@ -144,7 +144,7 @@ def of_gpus(attention: float) -> Fitting:
 
 
 def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
-    """Returns the seconds of model FLOPs at the peak: three passes with causal attention, each computed once."""
+    """Returns the seconds of the model FLOPs at peak: three passes with causal attention, each computed once."""
     result = []
     for one in steps:
         tokens = one.step.length * one.step.batch_size
@@ -159,7 +159,7 @@ def half_of_peak(_: list[PublishedStep]) -> Predictor:
 
 
 def one_efficiency(outside: list[PublishedStep]) -> Predictor:
-    """Returns the predictor that scales the seconds at the peak by one factor: the median of other steps."""
+    """Returns the predictor that scales the seconds at peak by one factor, the median over other steps."""
     scale = float(np.median(np.array([one.seconds for one in outside]) / ideal_seconds(outside)))
     return lambda inside: scale * ideal_seconds(inside)
 
@@ -173,7 +173,7 @@ def anchored(steps: Sequence[PublishedStep], found: np.ndarray) -> np.ndarray:
 
 
 class Ratios(NamedTuple):
-    """Errors of ratios between chip counts, log₂: as predicted, and for a constant speed per chip."""
+    """Errors of ratios between chip counts, log₂: for the predictions, and for a constant speed per chip."""
 
     predicted: np.ndarray
     no_change: np.ndarray
@@ -184,8 +184,8 @@ def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = F
 
     Args:
       steps: all steps.
-      found: their errors.
-      every: whether all pairs of a series count, instead of each chip count and the next.
+      found: errors of the steps.
+      every: whether all pairs in a series count, instead of only neighbouring chip counts.
     """
     predicted, unchanged = [], []
     for own in grouped(range(len(steps)), lambda i: steps[i].series).values():
@@ -217,7 +217,7 @@ def summary(found: np.ndarray) -> Summary:
 
 
 def constants(steps: Sequence[PublishedStep], trained: Callable[[PublishedStep], bool]) -> Constants:
-    """Returns the constants that are fitted to all steps: those on TPUs that ``trained`` selects, and those on GPUs."""
+    """Returns the constants fitted to all steps: the steps on TPUs that ``trained`` selects, and the steps on GPUs."""
     found = fit([one for one in steps if trained(one)])
     own = fit_gpus([one for one in steps if one.subset == GPU], float(found[1]))
     products, attention, activations, slices = map(float, found)

@@ -17,7 +17,7 @@ VERDICTS = ("identified", "at_least", "at_most", "not_identified")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Formats a number to ``digits`` significant digits with thousands separators, or empty for NaN."""
+    """Formats a number with ``digits`` significant digits and thousands separators. Empty for NaN."""
     if math.isnan(value):
         return ""
     rounded = float(f"{value:.{digits}g}")
@@ -35,7 +35,7 @@ def interval(low: float, high: float) -> str:
 
 
 def first_few(names: Sequence[str]) -> str:
-    """Returns the first three of ``names``, and how many others there are."""
+    """Returns the first three of ``names``, and the number of others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -46,7 +46,7 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Groups remarks on numbered rows: each once, with its row numbers, as in ``rows 2, 3: at 64 trials``."""
+    """Groups remarks on numbered rows: each once, with its row numbers, such as ``rows 2, 3: at 64 trials``."""
     rows = {
         remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
     }
@@ -77,7 +77,7 @@ def separating(contents: Sequence[StringMap]) -> list[str]:
 
 
 def table(rows: Sequence[StringMap], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
-    """Formats rows of cells by column, like ``printing.table``, without ``optional`` columns that are empty."""
+    """Formats rows of cells by column, like ``printing.table``. Omits ``optional`` columns that are empty."""
     first = rows[0] if rows else {"": ""}
     header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
     return printing.table(header, [[row[name] for name in header] for row in rows], left, **shown)
@@ -108,7 +108,7 @@ def verdict_in_words(verdict: str, *, in_doubt: bool = False) -> str:
 
 
 def with_doubt(words: str, verdict: str, *, in_doubt: bool) -> str:
-    """Appends ``in doubt`` to an answer or its verdict, if there is an answer and it is in doubt."""
+    """Appends ``in doubt`` to an answer or its verdict, if there is an answer and it is uncertain."""
     return f"{words}, in doubt" if in_doubt and verdict != "not_identified" else words
 
 
@@ -120,7 +120,7 @@ def bound(best: float, low: float, high: float, verdict: str) -> str:
 def answer(best: float, low: float, high: float, verdict: str) -> str:
     """Formats an answer: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8 (best 4)`` or ``unknown (best 9)``.
 
-    A best estimate that is NaN is left out.
+    A best estimate of NaN is omitted.
     """
     words = bound(best, low, high, verdict)
     return words if verdict == "identified" or math.isnan(best) else f"{words} (best {number(best)})"
@@ -143,7 +143,7 @@ def goal(target: Target, rule: Rule) -> str:
 
 
 def as_quality(metric: str, value: float) -> tuple[str, float]:
-    """Returns a metric and value for a reader. Errors of a quality in [0, 1] are turned back into the quality."""
+    """Returns a metric and value for display. Errors of a quality in [0, 1] are converted back to the quality."""
     for kind in ("average_precision", "recall_20", "recall_50"):
         if metric.endswith(f"{kind}_error"):
             return metric.removesuffix("_error"), float(f"{1 - value:.12g}")

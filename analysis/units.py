@@ -9,7 +9,7 @@ EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
 
 
 def in_words(study: Plan) -> str:
-    """Returns the unit for a reader, such as ``sequences of 1,024 tokens``."""
+    """Returns the unit in words, such as ``sequences of 1,024 tokens``."""
     unit, length = study.batch_unit
     return f"{unit} of {length:,} tokens" if unit == SEQUENCES and length else unit or EXAMPLES
 
@@ -27,7 +27,7 @@ def check(studies: Iterable[Plan]) -> None:
 
 
 def _conversion(one: Plan, other: Plan) -> str:
-    """Names the factor between two units, if it is known."""
+    """Describes the conversion factor between two units, if it is known."""
     lengths = dict([one.batch_unit, other.batch_unit])
     length = lengths.get(SEQUENCES) or lengths.get(TOKENS)
     if SEQUENCES in lengths and TOKENS in lengths and length:

@@ -37,8 +37,8 @@ class WorkloadStudies(NamedTuple):
 
     Attributes:
       dataset, model, optimizer: names in tables.
-      distinction: fields that separate it from similar workloads, such as ``seed=1``, or empty.
-      commits: its studies, sorted by batch size.
+      distinction: fields that separate this workload from similar ones, such as ``seed=1``, or empty.
+      commits: the studies, sorted by batch size.
     """
 
     dataset: str
@@ -49,13 +49,13 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its name in pictures."""
+        """The workload's name in pictures."""
         words = f"{self.dataset} · {self.model} · {self.optimizer}"
         return f"{words} · {self.distinction}" if self.distinction else words
 
     @property
     def pruned(self) -> bool:
-        """Whether losing trials were cut short."""
+        """Whether losing trials were stopped early."""
         return self.commits[0].plan.get("pruning") == "exact"
 
     @property
@@ -71,7 +71,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     Args:
       folder: folder of the store.
       where: conditions such as ``model=fully_connected*,optimizer=momentum``. A study is selected if it meets all
-        conditions in any item. Without items, all studies are selected.
+        conditions in any item. If there are no items, all studies are selected.
 
     Raises:
       BadInput: there is no store, a condition is invalid, or no study meets the conditions.
@@ -109,7 +109,7 @@ class Alike(NamedTuple, Generic[T]):
     Attributes:
       key: digest of the shared plan.
       members: the items, in order.
-      distinction: fields that separate them from others with the same names, or empty.
+      distinction: fields that separate them from other items with the same names, or empty.
     """
 
     key: str
@@ -127,9 +127,9 @@ def alike(
 
     Args:
       items: studies or curves.
-      names: returns the fields that a reader sees in any case.
-      shared: returns the plan of an item, without the fields that may vary in a group.
-      in_words: returns the fields to distinguish by, given a shared plan.
+      names: function that returns the fields that are always shown.
+      shared: function that returns the plan of an item, without the fields that may vary in a group.
+      in_words: function that returns the distinguishing fields, given a shared plan.
     """
     by_names: dict[Hashable, dict[str, list[T]]] = {}
     words = {}
@@ -151,7 +151,7 @@ def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> Json:
 
 
 def distinction(key: str, plans: Mapping[str, Fields]) -> str:
-    """Returns the fields and values in which the plan ``key`` differs from the others in ``plans``, or empty.
+    """Returns the fields and values in which the plan ``key`` differs from others in ``plans``, if any.
 
     Data options are separate fields.
     """
@@ -205,7 +205,7 @@ def _brief(field: str, value: Any) -> str:
 def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     """Adds ``columns.DIFFERS`` and ``apart`` to a table of answers, and sorts the rows of a curve together.
 
-    Fields that separate curves are in both columns. Fields that may vary along a curve, such as its search space, are
+    Fields that separate curves are in both columns. Fields that may vary along a curve, such as the search space, are
     only in ``apart``, and only if a curve has several studies at one batch size.
 
     Args:
@@ -231,7 +231,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def _separations(contents: Sequence[Fields]) -> list[str]:
-    """Returns the fewest fields, with their values, that separate some plain data."""
+    """Returns the smallest set of fields, with their values, that separates some plain data."""
     every = dict.fromkeys(field for content in contents for field in content)
     words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
     chosen = text.separating(words)
@@ -239,7 +239,7 @@ def _separations(contents: Sequence[Fields]) -> list[str]:
 
 
 def _shared(study: Plan) -> dict[str, object]:
-    """Returns the plan shared along a curve, with its axes that the table does not show."""
+    """Returns the plan shared along a curve, with the axes that the table does not show."""
     plan = study.plan()
     return shared_plan(study) | {axis: plan[axis] for axis in KINDS[study.kind].axes if axis != ALONG}
 

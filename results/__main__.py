@@ -108,7 +108,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _check_import(options: argparse.Namespace) -> None:
-    """Raises BadInput for an unknown source, or for options that it does not have."""
+    """Raises BadInput for an unknown source, or for options that the source does not support."""
     if options.source not in SOURCES:
         hint = f"unknown source {options.source!r}; {nearest(options.source, SOURCES)}"
         raise BadInput(f"{hint}. To import logs of your own, run `python -m results import runs PATH --map FILE`.")

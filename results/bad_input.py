@@ -28,7 +28,7 @@ class TooOld(BadInput):
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
-    """Returns a suffix for an error message: the closest of ``choices``, and all of them if the message stays short."""
+    """Returns a suffix for an error message: the closest of ``choices``, and all choices if the message stays short."""
     known = sorted(choices)
     close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
     if close and len(known) > 12:
@@ -38,14 +38,14 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 
 
 def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
-    """Raises BadInput unless ``word`` is one of ``choices``; ``what`` names the kind of choice."""
+    """Raises BadInput unless ``word`` is one of ``choices``. ``what`` names the kind of choice."""
     known = list(choices)
     if word not in known:
         raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
 
 
 def positive(name: str, text: str, noun: str = "number") -> float:
-    """Returns a positive number that a user gave as text. ``name`` and ``noun`` are for the error message.
+    """Parses a positive number from user input. ``name`` and ``noun`` appear in the error message.
 
     Raises:
       BadInput: the text is not a finite number above 0.

@@ -1,9 +1,9 @@
-"""Memory bounds for untrusted files: computes and limits the memory that a file needs before decoding it.
+"""Memory bounds for untrusted files: computes and limits the memory for a file before the file is decoded.
 
 A small untrusted file can expand to a large table: 4 bytes of zstd can become a whole Parquet page, a string can be
 stored once and repeated in every row, and Arrow batches can be compressed. All readers of untrusted files use this
-module. A file may take ``BASE`` bytes plus ``PER_BYTE`` bytes for each of its bytes. Our own files take less than a
-fifth of that.
+module. A file may use ``BASE`` bytes of memory, plus ``PER_BYTE`` bytes per byte of its size. Our own files use less
+than a fifth of that.
 """
 
 import base64
@@ -32,11 +32,11 @@ _SNAPPY = 22  # maximum compression ratio of Snappy
 
 
 class TooLarge(ValueError):
-    """A file would take more memory than its size allows."""
+    """A file would use more memory than is allowed for its size."""
 
 
 def allowed(size: int) -> int:
-    """Returns the memory, in bytes, that a file of ``size`` bytes may take."""
+    """Returns the memory, in bytes, that a file of ``size`` bytes may use."""
     return BASE + PER_BYTE * size
 
 
@@ -52,7 +52,7 @@ class Parquet:
     """
 
     def __init__(self, source: Any, most: int | None = None, metadata: Any = None):
-        """Wraps ``source``, an open seekable file, which may take ``most`` bytes of memory, by default ``allowed``."""
+        """Wraps ``source``, an open seekable file that may use ``most`` bytes of memory (default: ``allowed``)."""
         self._source = source
         self.bytes = source.seek(0, 2)
         self._allowed = allowed(self.bytes) if most is None else most
@@ -73,15 +73,16 @@ class Parquet:
     def read(
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None, *, plain: bool = True
     ) -> pa.Table:
-        """Reads columns from row groups. By default, it reads all columns of all row groups.
+        """Reads columns from row groups. By default, reads all columns of all row groups.
 
         Args:
           columns: column names.
           groups: indices of row groups.
-          plain: whether strings get their stored type. Otherwise they stay dictionaries, which take less memory.
+          plain: whether to convert strings to their stored type. Otherwise they stay dictionaries, which use less
+            memory.
 
         Raises:
-          TooLarge: the columns would take more memory than is allowed.
+          TooLarge: the columns would use more memory than is allowed.
         """
         names = self._names if columns is None else list(columns)
         groups = self.groups if groups is None else groups
@@ -148,9 +149,9 @@ class Parquet:
 def _footer_limits(source: Any, most: int) -> dict[str, int]:
     """Returns limits for opening a Parquet file in PyArrow. Raises TooLarge if the footer could exceed ``most`` bytes.
 
-    A struct takes at least 3 bytes of the footer, the last of which is zero, and 800 bytes of memory, so the number of
-    zeros bounds the number of structs. PyArrow allocates the stated length of a list before reading it, so lists are
-    limited to a third of the footer's bytes.
+    A struct takes at least 3 bytes of the footer and 800 bytes of memory. Its last footer byte is zero, so the number
+    of zeros bounds the number of structs. PyArrow allocates a list's declared length before reading the list, so lists
+    are limited to a third of the footer's bytes.
     """
     end = source.seek(0, 2)
     source.seek(max(0, end - 8))
@@ -213,7 +214,8 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
 def csv_source(data: bytes) -> pa.BufferReader:
     """Returns CSV text as a source for ``pyarrow.csv.read_csv``, which reads it in threads.
 
-    It holds a copy of the data. If a thread releases a Python object while the interpreter exits, the process aborts.
+    The source holds a copy of the data, not a Python object. If a thread releases a Python object while the interpreter
+    exits, the process aborts.
     """
     copy = pa.allocate_buffer(len(data))
     pa.FixedSizeBufferWriter(copy).write(data)
@@ -221,7 +223,7 @@ def csv_source(data: bytes) -> pa.BufferReader:
 
 
 def text(path: Path, most: int = MOST_CSV) -> bytes:
-    """Reads a text file, which can be a pipe. Raises TooLarge if it has more than ``most`` bytes."""
+    """Reads a text file or a pipe. Raises TooLarge if it has more than ``most`` bytes."""
     with open(path, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -392,7 +394,7 @@ class _FlatBuffer:
 
 
 def _check_schema(data: bytes) -> None:
-    """Raises TooLarge if an Arrow schema would take more memory than its size allows. Its parts may be shared."""
+    """Raises TooLarge if an Arrow schema would use more memory than is allowed for its size. Parts may be shared."""
     (_count_schema_once if len(data) <= _KEPT_SCHEMA else _count_schema)(data)
 
 

@@ -1,6 +1,6 @@
 """Error handling, options and exit codes of all commands.
 
-It has few imports, so a command is guarded before its slow imports.
+This module imports little, so commands are guarded before their slow imports.
 """
 
 import argparse
@@ -52,8 +52,8 @@ class Terminated(BaseException):
 def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
     """Makes a command's main function always return its exit code.
 
-    Users never see a traceback for their own errors: invalid input, or a failing disk or network, prints one line.
-    The codes are listed in ``results.exit_codes``.
+    Expected errors never show a traceback: invalid input, or a failing disk or network, prints one line. The codes are
+    listed in ``results.exit_codes``.
     """
 
     @functools.wraps(main)
@@ -78,7 +78,7 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
-    """Exits with the code of a module's ``main``. The import of the module is also guarded.
+    """Exits with the code of a module's ``main``. Importing the module is also guarded.
 
     Args:
       module: module of the command.
@@ -176,7 +176,7 @@ def location(text: str) -> Any:
 
 
 def path(text: str) -> Path:
-    """Argument type for local paths; ~ is the home folder."""
+    """Argument type for local paths. ~ is the home folder."""
     from results import durable
 
     try:
@@ -232,10 +232,10 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns the first SIGTERM into an exception, so that the command can exit cleanly. Later ones are ignored.
+    """Turns the first SIGTERM into an exception, so the command can exit cleanly. Later signals are ignored.
 
-    SLURM signals all processes of a job, and the parent of this process signals it again. That must not interrupt
-    saving.
+    SLURM signals all processes of a job, and the parent of this process signals it again. The second signal must not
+    interrupt saving.
     """
 
     def ignored(number: int, frame: FrameType | None) -> None:

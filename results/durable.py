@@ -1,7 +1,7 @@
 """Atomic, durable files: immutable files, and records that end with their own hash.
 
 Files are never rewritten in place. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are
-replaced as a whole. How a file is created is up to its file system: ``results.file_systems``.
+replaced as a whole. The file system determines how a file is created: see ``results.file_systems``.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def system(path: Folder) -> FileSystem:
 
 
 def refresh() -> None:
-    """Ends the use of old listings within a snapshot, because a listed file was missing."""
+    """Discards old listings within a snapshot, after a listed file turned out to be missing."""
     bucket.refresh()
 
 
@@ -67,7 +67,7 @@ def location(text: Location) -> Folder:
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably. Returns False, without a change, if another file has its name.
+    """Creates a file atomically and durably. Returns False, leaving the file unchanged, if another file has this name.
 
     Args:
       path: path in an existing folder, or in a bucket.
@@ -88,13 +88,13 @@ def replace(path: Folder, *pieces: bytes | memoryview, check: Callback = lambda:
 
 
 def new_folder(path: Folder) -> AbstractContextManager[Any]:
-    """Returns a context with a new folder, which has the name ``path`` at the end, or is removed after an exception.
+    """Returns a context for filling a new folder. It gets the name ``path`` at the end, or is removed on an exception.
 
     The caller must flush each local file in it to disk. Leftovers from killed writers of the same name are removed. In
-    a bucket, files get their final names at once.
+    a bucket, files get their final names immediately.
 
     Raises:
-      OSError: it cannot be created, or ``path`` is a file or a non-empty folder.
+      OSError: the folder cannot be created, or ``path`` is a file or a non-empty folder.
     """
     return system(path).new_folder(path)
 

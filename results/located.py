@@ -1,4 +1,4 @@
-"""Functions of a folder that also accept its path or URL as a string."""
+"""Decorators for functions that take a folder, so they also accept its path or URL as a string."""
 
 import functools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Lets a function of a folder also accept a string, which is parsed by ``location``."""
+    """Lets a function that takes a folder also accept a string, which ``location`` parses."""
 
     @functools.wraps(function)
     def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
@@ -23,7 +23,7 @@ def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatena
 def located_both(
     function: Callable[Concatenate[Folder, Folder, P], R],
 ) -> Callable[Concatenate[Location, Location, P], R]:
-    """Same as ``located``, for a function of two folders."""
+    """Like ``located``, but for a function that takes two folders."""
 
     @functools.wraps(function)
     def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
@@ -33,7 +33,7 @@ def located_both(
 
 
 def in_snapshot(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Same as ``located``, for a function that reads many studies: a bucket is listed once in each call."""
+    """Like ``located``, but for a function that reads many studies. Each call lists a bucket only once."""
 
     @functools.wraps(function)
     def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:

@@ -1,7 +1,7 @@
 """Prints results and messages of all commands within the width of a terminal, or as CSV or JSON.
 
-On a terminal, tables and text are fitted to its width. Numbers, commands and paths are not broken: names are shortened
-first. In a pipe and with ``--wide``, nothing is shortened. csv and json are imported lazily to keep ``--help`` fast.
+On a terminal, tables and text fit its width. Numbers, commands and paths are not broken: names are shortened first. In
+a pipe and with ``--wide``, nothing is shortened. csv and json are imported lazily to keep ``--help`` fast.
 """
 
 import itertools
@@ -23,7 +23,7 @@ Report = Callable[[str], None]  # called with one line
 
 
 class _Output:
-    """The format of results (text, csv or json), whether text keeps its full width, and the typed words."""
+    """The output format (text, csv or json), whether text keeps its full width, and the typed words."""
 
     form = "text"
     wide = False
@@ -112,7 +112,7 @@ def answer(lines: str) -> None:
 def say(line: str) -> None:
     """Prints a line to standard error. On a terminal, it is wrapped unless it is an error.
 
-    Standard output is flushed first, so that lines stay in order if both go to one file.
+    Standard output is flushed first, to keep lines in order if both go to one file.
     """
     sys.stdout.flush()
     columns = None if line.startswith("error: ") else width(sys.stderr)
@@ -133,7 +133,7 @@ def answer_help(text: str) -> None:
 
 
 def help_width() -> int:
-    """Columns of --help."""
+    """Returns the width of --help in columns."""
     return min(shutil.get_terminal_size().columns, MOST_COLUMNS)
 
 
@@ -157,7 +157,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
     Args:
       columns: column names.
       rows: cell values. None, NaN and pandas.NA are empty in CSV and null in JSON. Infinity is null in JSON.
-      as_text: function that returns the text for a reader.
+      as_text: function that returns the human-readable text.
     """
     if not is_data():
         answer(as_text())
@@ -281,8 +281,8 @@ def _typed_paths() -> set[str]:
 def reflowed(text: str, width: int) -> str:
     """Wraps text with several paragraphs, such as --help, to a width.
 
-    Long unindented lines continue in the next line. An explanation two or more spaces after its name keeps its column.
-    Commands are broken in a way that shells accept. Other indented lines stay separate.
+    Long unindented lines continue on the next line. An explanation two or more spaces after its name keeps its column.
+    Commands are broken with line continuations. Other indented lines stay separate.
     """
     lines = []
     for each in _blocks(text.split("\n")):
@@ -345,7 +345,7 @@ class Column(NamedTuple):
       cells: cells of all rows.
       left: whether it is left-aligned, like names.
       prose: whether its cells are wrapped rather than shortened.
-      kept: whether it stays a column however narrow the terminal is, because it is the subject of the table.
+      kept: whether it stays a column on any terminal, however narrow, because it is the subject of the table.
     """
 
     name: str
@@ -373,7 +373,7 @@ def table(
       left: left-aligned columns. By default, all columns without integers.
       prose: columns with cells that are wrapped rather than shortened.
       least: columns to leave out, in order, if the table does not fit otherwise.
-      kept: columns that are never left out or moved into the heading.
+      kept: columns that are never omitted or moved into the heading.
       foot: additional rows at the end, such as totals.
     """
     last = list(foot)
@@ -485,7 +485,7 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _wrapped_cells(cells: Cells, size: int) -> Cells:
-    """Cells of several lines."""
+    """Returns cells of several lines."""
     return tuple("\n".join(textwrap.wrap(cell, size, break_on_hyphens=False)) for cell in cells)
 
 

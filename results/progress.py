@@ -37,7 +37,7 @@ def show_progress(
       report: called with progress lines if there is no terminal.
       began: ``time.monotonic()`` at the start of the work, if it began before this call.
       delay: seconds until a bar appears on a terminal. Shorter work shows no bar.
-      first: amount that was done before this call. If it is given, lines contain the time left.
+      first: amount done before this call. If given, lines contain the remaining time.
     """
     if sys.stderr.isatty():
         scaled = total >= PREFIX_FROM
@@ -67,7 +67,7 @@ def show_progress(
 
 
 def track(items: Sequence[T], what: str, unit: str, report: Report | None, began: float | None = None) -> Iterator[T]:
-    """Yields ``items``, and shows how many are done if they take long. It is silent without ``report``."""
+    """Yields ``items``, and shows the number done if they take long. Silent without ``report``."""
     if report is None:
         yield from items
         return

@@ -7,7 +7,7 @@
 
 Readers see only the files listed in a study's newest commit record. A study grows by runs: each run claims the study,
 writes its finished trials in parts, and commits, which merges the previous commit and the parts. If a trial ran twice,
-because its first run ended for a reason to retry, the newer run counts.
+because its first run had to be retried, the newer run counts.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
 
 @located
 def with_stored_name(store: Folder, study: T) -> T:
-    """Returns the study with the name it has in a store, or would get there.
+    """Returns the study with its current name in a store, or the name it would get.
 
     A name ends with digits of the plan's hash. A study stored under an older, shorter name keeps it. Another plan with
     the same short name gets the current, longer one.
@@ -247,7 +247,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
-    """Concatenates tables of studies. A column of float and double becomes double, and a missing column becomes null.
+    """Concatenates tables of studies. Float and double combine to double, and missing columns become null.
 
     Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """
@@ -274,7 +274,7 @@ class StudyProgress(NamedTuple):
 def progress(store: Folder, study: Plan) -> StudyProgress:
     """Returns the progress of a study, including uncommitted parts.
 
-    For a finished study, it comes from the commit record, after checking the hash of its trials.
+    For a finished study, the progress comes from the commit record, after checking the hash of the trials table.
     """
 
     def look() -> StudyProgress:
@@ -298,7 +298,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
 
 @located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
-    """Returns the ids of the trials that need no further run, including those in uncommitted parts."""
+    """Returns the ids of the trials that need not run again, including those in uncommitted parts."""
 
     def look() -> frozenset[int]:
         base, parts = claims.state(store, name)[1:]
@@ -325,8 +325,8 @@ def backends(store: Folder, name: str) -> frozenset[str]:
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
     """Claims a study for writing, once other processes have released it.
 
-    In a local folder, it waits for a file lock, which the kernel releases when a process ends. Results do not depend on
-    the lock. Machines that share a file system without locks do not wait, and the newer claim wins.
+    In a local folder, this waits for a file lock, which the kernel releases when a process ends. Results do not depend
+    on the lock. Machines that share a file system without locks do not wait, and the newer claim wins.
     """
     with lock(store, name):
         claims.remove_leftovers(store / name)
@@ -335,13 +335,13 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
 
 @located
 def is_running(store: Folder, name: str) -> bool:
-    """Returns whether a live process holds the study's lock. In a local folder, it must be on this machine."""
+    """Returns whether a live process holds the study's lock. In a local folder, the process must be on this machine."""
     return durable.system(store).is_locked(store / name)
 
 
 @located
 @contextlib.contextmanager
 def lock(store: Folder, name: str) -> Iterator[None]:
-    """Waits for other processes, then locks the study against them until this process ends."""
+    """Waits for other processes to release the study, then locks it until this process ends."""
     with durable.system(store).lock(store / name):
         yield

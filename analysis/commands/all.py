@@ -1,4 +1,4 @@
-"""The `all` command: runs epochs, layouts, steps, fit and figures on a store, one after the other."""
+"""The `all` command: runs epochs, layouts, steps, fit and figures on a store, in this order."""
 
 import argparse
 import importlib

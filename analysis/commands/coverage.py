@@ -1,4 +1,4 @@
-"""The `coverage` command: shows how often the statements of fit and of epochs --fit hold on simulated data."""
+"""The `coverage` command: shows how often the statements of fit and epochs --fit hold for simulated data."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Commands of kinds of studies: each prints the table of its kind."""
+"""Commands for the kinds of studies. Each prints the table of one kind."""
 
 import argparse
 import importlib

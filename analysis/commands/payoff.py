@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_runs(options: argparse.Namespace) -> list[Subject]:
-    """Returns the workloads in the files of runs with given steps."""
+    """Returns the workloads in files of runs whose steps are known."""
     for basis in (MEASURED, PUBLISHED):
         file = getattr(options, basis)
         if file:
@@ -60,7 +60,7 @@ def _of_runs(options: argparse.Namespace) -> list[Subject]:
 
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
-    """Returns the options for the next command: those given, without step-time files unless something is ``timed``."""
+    """Returns the given options for the next command. Step-time files are omitted unless something is ``timed``."""
     words = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:

@@ -59,7 +59,7 @@ class CoreCurve(NamedTuple):
 
 
 class CoreCurveFit(NamedTuple):
-    """A curve with its fit (None if a fit would not be honest), verdict and notes."""
+    """A curve with its fit (None if the data do not support a fit), verdict and notes."""
 
     curve: CoreCurve
     fit: scaling.LawFit | None
@@ -68,7 +68,7 @@ class CoreCurveFit(NamedTuple):
 
 
 def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
-    """Returns the curves of factorizations, in their order, without studies that were never timed."""
+    """Returns the curves of factorizations in order, without studies that were never timed."""
     timed = [one for one in factorizations if one.hardware and len(one.seconds)]
     result = []
     for group in workload_studies.alike(timed, _names, lambda one: shared_plan(one.study, ()), _in_words):
@@ -86,7 +86,7 @@ def _names(one: MeasuredFactorization) -> tuple[Any, ...]:
 
 
 def is_real(one: MeasuredFactorization) -> bool:
-    """Returns whether all cores in the study are known to be real, so that its times are meaningful."""
+    """Returns whether all cores in the study are known to be real. Only then are its times meaningful."""
     return one.hardware is not None and one.hardware.emulated is False
 
 
@@ -107,7 +107,7 @@ def _range(plan: Mapping[str, Any]) -> str:
 
 
 def of_curve(curve: CoreCurve) -> CoreCurveFit:
-    """Fits a curve if a fit would be honest, and adds remarks for a reader."""
+    """Fits a curve if the data support a fit, and adds remarks for the user."""
     notes = [curve.distinction] if curve.distinction else []
     if curve.emulated:
         counts = ", ".join(str(one.study.cores) for one in curve.emulated)
@@ -153,13 +153,13 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
 
 
 def fits(studies: Sequence[MeasuredFactorization]) -> tuple[pd.DataFrame, str]:
-    """Returns the table of the fits of all curves, and its text for a reader."""
+    """Returns the table of the fits of all curves, and the table as text."""
     core_fits = [of_curve(curve) for curve in curves(studies)]
     return table(core_fits), as_text(core_fits)
 
 
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
-    """Formats the fits for a reader: one line each, then speed-ups and reasons, and the requirements of a fit."""
+    """Formats the fits as text: one line each, then speed-ups and reasons, and the requirements of a fit."""
     rows, remarks = [], []
     for i, one in enumerate(core_fits, start=1):
         study, hardware, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members

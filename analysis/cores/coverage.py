@@ -1,4 +1,4 @@
-"""Coverage: how often statements of `analysis epochs --fit` hold for simulated seconds per epoch with known laws."""
+"""Coverage: how often statements of `analysis epochs --fit` hold for seconds per epoch simulated from known laws."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ class Law(NamedTuple):
     """Seconds per epoch, with the terms of the fit and additional ones.
 
     Attributes:
-      serial, parallel, communication: as in ``scaling``.
+      serial, parallel, communication: see ``scaling``.
       rounds: seconds for each of log2 c rounds.
       exchange: seconds, times (c − 1) / c, to move the remote part of a table to each core.
       slower: relative slow-down beyond half of the cores, due to a second memory.
@@ -53,7 +53,7 @@ class Law(NamedTuple):
     def times(self) -> tuple[float, float, float]:
         """Serial, parallel and communication seconds, with the exchange moved from parallel to serial.
 
-        With two memories, these are the times of the first. Rounds are not included.
+        With two memories, these are the times of the first memory. Rounds are not included.
         """
         return self.serial + self.exchange, self.parallel - self.exchange, self.communication
 
@@ -64,7 +64,7 @@ class Law(NamedTuple):
         return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
 
     def critical(self, most: float) -> float:
-        """Returns the core count at which half of the cores' time is lost, or infinity. It may lie on a step."""
+        """Returns the core count at which half of the cores' time is lost, or infinity. The count may lie on a step."""
 
         def lost(ln_cores: float) -> float:
             cores = np.array([1.0, math.exp(ln_cores)])
@@ -110,7 +110,7 @@ class CoreScenario(NamedTuple):
 
     @property
     def cores(self) -> np.ndarray:
-        """Core counts, float64[n], sorted. The machine has the largest of them."""
+        """Core counts, float64[n], sorted. The largest is the number of cores of the machine."""
         return np.array(COUNTS[self.core_counts], np.float64)
 
     @property
@@ -133,8 +133,8 @@ def all_scenarios() -> list[CoreScenario]:
 def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
     """Simulates ``datasets`` curves with the noise that the fit assumes.
 
-    A slowdown lasts for all epochs at a given core count, so their median has the error of a single epoch plus that of
-    ``BETWEEN_RUNS``. As with real data, the fit receives the spread of the epochs around their median.
+    A slowdown lasts for all epochs at a given core count, so their median has the error of a single epoch plus the
+    error of ``BETWEEN_RUNS``. As with real data, the fit receives the spread of the epochs around their median.
     """
     cores = scenario.cores
     noise = math.hypot(scenario.spread, scaling.BETWEEN_RUNS)
@@ -149,7 +149,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenar
 
     Args:
       datasets: number of data sets per scenario.
-      seed: seed of the simulation. A scenario's data do not depend on other scenarios.
+      seed: seed of the simulation. The data of a scenario do not depend on other scenarios.
       report: called with progress lines.
       scenarios: scenarios to run, or empty for all.
     """
@@ -162,7 +162,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenar
 
 
 def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
-    """Fits a scenario's data sets with the same code as the curves of a store."""
+    """Fits a scenario's data sets with the code that fits the curves of a store."""
     return [scaling.fit(scenario.cores, *one) for one in zip(times.seconds, times.spread.tolist(), strict=True)]
 
 
@@ -214,7 +214,7 @@ def met(row: Mapping[Any, Any]) -> bool:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the rates for a reader: by law (fitted or not), by core counts and by spread."""
+    """Formats the rates as text: by law (fitted or not), by core counts and by spread."""
     inside = table["law"].map(lambda name: LAWS[name].is_inside)
     spread = table["spread"].map("{:.0%}".format)
     parts = [

@@ -32,10 +32,10 @@ class Hardware(NamedTuple):
     """The hardware of a trial. Fields that its run did not record are None.
 
     Attributes:
-      backend, device_kind: JAX's names for them.
-      emulated: whether there were more devices than physical cores, so that times do not measure speed.
+      backend, device_kind: JAX's names for the backend and the device kind.
+      emulated: whether there were more devices than physical cores. If so, times do not measure speed.
       physical_cores: physical cores available to the process.
-      affinity: logical processors the process was bound to, such as 0,1.
+      affinity: logical processors that the process was bound to, such as 0,1.
     """
 
     backend: str | None
@@ -56,7 +56,8 @@ class MeasuredFactorization:
       epochs: one row per trial and evaluated epoch, sorted: trial, epoch, seconds (for both halves, excluding
         compilation, averaged over the epochs since the last row), validation_recall_20, validation_recall_50,
         recall_20, recall_50 (on test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so
-        far). All but the ids are float64, with NaN for missing measurements, such as validation in software 0.1.
+        far). All columns except the ids are float64, with NaN for missing measurements, such as validation in software
+        0.1.
       hardware_by_run: hardware of each run, by run number.
     """
 
@@ -68,14 +69,14 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def chosen_by(self) -> str:
-        """The column that selects the trial: validation Recall@20, or test Recall@20 if only that was measured."""
+        """The column that selects the trial: validation Recall@20, or test Recall@20 if validation was not measured."""
         return VALIDATION if self.epochs[VALIDATION].notna().any() else TEST
 
     @functools.cached_property
     def chosen(self) -> int | None:
         """The trial with the best validation Recall@20 at its last epoch (the smallest id on ties).
 
-        Only COMPLETE trials count. Without any, those that did not diverge count. None if all diverged.
+        Only COMPLETE trials count. Otherwise, trials that did not diverge count. None if all diverged.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
             last = self.last.loc[self.last["status"] == status, self.chosen_by]
@@ -84,12 +85,12 @@ class MeasuredFactorization:
         return None
 
     def result(self, name: str) -> float:
-        """Returns a column of ``last`` for the chosen trial, or NaN without one."""
+        """Returns a column of ``last`` for the chosen trial, or NaN if there is no such trial."""
         return math.nan if self.chosen is None else float(self.last[name].to_numpy()[self.last.index == self.chosen][0])
 
     @functools.cached_property
     def last(self) -> pd.DataFrame:
-        """``epochs`` at the last epoch of each trial that has any, by ``trial``, joined with ``trials``."""
+        """The last row of ``epochs`` for each trial with epochs, by ``trial``, joined with ``trials``."""
         return self.epochs.drop_duplicates("trial", keep="last").set_index("trial").join(self.trials)
 
     def epochs_of(self, trial: int) -> pd.DataFrame:
@@ -104,7 +105,7 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def hardware(self) -> Hardware | None:
-        """Hardware of the chosen trial or, without one, of the newest run. None if unknown."""
+        """Hardware of the chosen trial or, if that is missing, of the newest run. None if unknown."""
         if self.chosen is None:
             return next(reversed(self.hardware_by_run.values()), None)
         return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])
@@ -155,7 +156,7 @@ def _measured(commit: Commit) -> MeasuredFactorization:
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
-    """Returns the ``epochs`` table of a factorization, with float32 numbers as their shortest decimals."""
+    """Returns the ``epochs`` table of a factorization. Numbers in float32 become their shortest decimals."""
     table = read_table(commit, "measurements").to_pandas()
 
     def column(name: str) -> np.ndarray:
@@ -214,13 +215,13 @@ def _row(one: MeasuredFactorization) -> dict[str, object]:
 
 
 def data_label(one: MeasuredFactorization) -> str:
-    """Identifies the data beyond the data set's name: by its options or version."""
+    """Identifies the data more precisely than by the data set's name: by options or version."""
     options = one.study.dataset_options
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
 
 def notes(factorizations: Sequence[MeasuredFactorization]) -> list[str]:
-    """Returns notes on the table of ``factorizations`` for a reader, one sentence each."""
+    """Returns notes on the table of ``factorizations``, one sentence each."""
     return text.notes(
         {
             "cores are emulated, so seconds do not measure speed": [
@@ -250,7 +251,7 @@ def emulated_label(one: MeasuredFactorization) -> str:
 
 
 def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:
-    """Formats the table for a reader: columns that differ between rows, and a star after seconds on emulated cores."""
+    """Formats the table as text: columns that differ between rows, and a star after seconds on emulated cores."""
     whole = table(factorizations)
     rows = whole.sort_values(["dataset", "data"], kind="stable").to_dict("records")
     further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if whole[name].nunique(dropna=False) > 1]

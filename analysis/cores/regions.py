@@ -1,9 +1,9 @@
 """Regions: all laws of seconds per epoch over cores that fit the measured times, and their extremes.
 
-A law is a sum of six terms with non-negative times (``terms``): the three reported terms, and three terms that such a
-law may lack. Its misfit is the sum of its squared relative errors over the noise. The region contains the laws with a
-misfit of at most ``bound``. Only the three reported terms determine the bound, so the other terms widen an interval and
-never move its best value.
+A law is a sum of six terms with non-negative times (``terms``): the three reported terms, and three terms that a
+reported law lacks. Its misfit is the sum of its squared relative errors over the noise. The region contains the laws
+with a misfit of at most ``bound``. Only the three reported terms determine the bound, so the other terms widen an
+interval and never move its best value.
 
 An interval ends where the smallest misfit reaches the bound. This misfit never decreases away from the best value,
 which is inside, so each end is a root between the best value and a value outside.
@@ -22,14 +22,14 @@ _TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # twice the seconds tha
 
 
 class Region(NamedTuple):
-    """The data that define a region; float64.
+    """The data that define a region, in float64.
 
     Attributes:
-      most: largest measured core count; a step may lie beyond half of it.
-      shares: [n, 6], ``terms`` over the seconds of a first law, each divided by its ``unit``, so that a time of 1 is as
-        long as an epoch.
+      most: largest measured core count. A step may lie beyond half of it.
+      shares: [n, 6], ``terms`` divided by the seconds of a first law, and by their ``unit``. A time of 1 is as long as
+        an epoch.
       unit: [6], factors that convert seconds of the terms to such times.
-      measured: [n], measured seconds over those of the first law, about 1.
+      measured: [n], measured seconds divided by those of the first law, about 1.
       noise: relative standard deviation of the seconds.
       bound: upper bound on the misfit.
     """
@@ -45,7 +45,7 @@ class Region(NamedTuple):
 def region(cores: np.ndarray, seconds: np.ndarray, noise: float) -> Region:
     """Returns the region for seconds [n] at ``cores`` [n], without its bound.
 
-    Errors are relative to a first fitted law. If they were relative to the measured seconds, points that happen to be
+    Errors are relative to a first fitted law. If they were relative to the measured seconds, times that happen to be
     short would have the largest weights. The law is kept within a factor of 2 of the measured seconds.
     """
     first = _scaled(cores, seconds, seconds, noise)
@@ -61,24 +61,24 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
 
 
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
-    """Returns the seconds that one second of each time adds to an epoch on ``cores``: float64 of its shape, and 6.
+    """Returns the seconds that one second of each time adds to an epoch on ``cores``: float64[*cores.shape, 6].
 
-    The terms of the law are serial, parallel / c and communication · (c − 1). The terms that it may lack are
+    The terms of the law are serial, parallel / c and communication · (c − 1). The law may lack two kinds of terms:
     communication in log2 c rounds, as in recursive halving and doubling, and a step beyond half of the ``most`` cores
-    at a second memory, which adds either the same seconds for all cores or a part of the parallel work.
+    due to a second memory, which adds either the same seconds for all cores or a part of the parallel work.
     """
     beyond = (cores > most / 2) * 1.0
     return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), beyond, beyond / cores]).T
 
 
 def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
-    """Returns the times of the ``chosen`` terms that fit best, [len(chosen)], as shares, and their misfit."""
+    """Returns the best-fitting times of the ``chosen`` terms, [len(chosen)], as shares, and their misfit."""
     times, root = nnls(points.shares[:, chosen], points.measured)
     return times, (root / points.noise) ** 2
 
 
 def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
-    """Returns the ends of the i-th time, a share, in the region, with ``best`` inside."""
+    """Returns the range of the i-th time (a share) within the region, which contains ``best``."""
     others = np.delete(points.shares, i, axis=1)
 
     def excess(value: float) -> float:

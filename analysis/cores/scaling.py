@@ -1,14 +1,14 @@
-"""How far more cores pay off: a law for seconds per epoch over cores, with honest 90 % intervals.
+"""How far more cores pay off: a law for seconds per epoch over cores, with reliable 90 % intervals.
 
 The law is T(c) = serial + parallel / c + communication · (c − 1), the universal scalability law (Gunther 2008, arXiv
 0808.1431) in seconds. The reason for (c − 1): an all_gather of a table brings (c − 1)/c of it to every core. If cores
 share one memory, c − 1 tables pass through it. If every core has its own links, a ring takes c − 1 hops (Thakur et al.
 2005, doi 10.1177/1094342005051521). The bytes sent to each core, (c − 1)/c of a table, cannot be separated from
-``serial``, because 1 − 1/c is a combination of the other two terms: they are added to ``serial`` and missing from
+``serial``, because 1 − 1/c is a combination of the other two terms. Their time is added to ``serial`` and missing from
 ``parallel``.
 
 The law is linear in its three non-negative times and fitted by least squares on relative errors. The interval of a
-time, or of a core count, is a profile: all other times are refitted. Because the law may not be the true one, intervals
+time, or of a core count, is a profile: all other times are refitted. Because the law may be incomplete, intervals
 include terms that it lacks (``regions``). The noise of a point combines the spread of its epochs and ``BETWEEN_RUNS``.
 It is not divided by the number of epochs, because a slowdown on a shared machine lasts for many epochs. A larger misfit
 widens the intervals. If a missing term fits significantly better, or no law fits, ``misfit`` reports it.
@@ -59,15 +59,15 @@ class LawFit(NamedTuple):
     """The law fitted to seconds per epoch at n >= 3 core counts.
 
     Attributes:
-      serial: seconds spent on every core, whatever the number of cores.
+      serial: seconds spent on every core, independent of the number of cores.
       parallel: seconds divided among the cores.
       communication: seconds for every core after the first.
       critical_cores: critical core count (see the module docstring), infinite if no time is lost.
       verdict: identified, at_least (low), at_most (high) or not_identified, for ``critical_cores`` within the measured
         core counts.
-      fastest_cores: core count with the shortest epoch under the best law, or infinite if more cores never slow it
-          down.
-      slows: whether the law needs communication to fit, so that enough cores slow down an epoch.
+      fastest_cores: core count with the shortest epoch under the best law, or infinite if more cores never slow an
+        epoch down.
+      slows: whether the law needs communication to fit. If so, enough cores slow down an epoch.
       misfit: term that the law lacks: rounds, step or scatter (``doubt`` describes it), or none.
     """
 
@@ -82,11 +82,11 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Evidence against the law, in words, or empty."""
+        """Description of the evidence against the law, or an empty string."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
-        """Returns the best law's seconds at ``cores``, as float64 of its shape."""
+        """Returns the best law's seconds at ``cores``, as float64 of the same shape."""
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
 
 
@@ -121,7 +121,8 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
 def spread(epochs: Sequence[np.ndarray]) -> float:
     """Returns the relative standard deviation of an epoch's time, from the epochs at each core count.
 
-    It uses mean absolute deviations, which are robust to single slow epochs. It is 0 if every count has only one epoch.
+    The spread uses mean absolute deviations, which are robust to single slow epochs. It is 0 if every count has only
+    one epoch.
     """
     several = [seconds / np.median(seconds) for seconds in epochs if len(seconds) > 1]
     if not several:
@@ -139,7 +140,7 @@ def _margin(least: float, free: int) -> float:
 
 
 def _misfit(points: Region, least: float, positive: int) -> Misfit:
-    """Returns the law's kind of misfit, if any. Compares its ``least`` misfit with one more term, and with noise.
+    """Returns the law's kind of misfit, if any. Compares the ``least`` misfit with one more term, and with noise.
 
     Args:
       points: the fitted points.

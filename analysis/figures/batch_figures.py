@@ -72,7 +72,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
-    """Draws a fit with its band and its perfect-scaling line. With ``both`` answers, each has its own colour."""
+    """Draws a fit with its band and its perfect-scaling line. With ``both`` answers, each has a separate colour."""
     ax.add_line(draw.legend_entry(style, label if points_fit.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
     if points_fit.fit:
@@ -83,7 +83,7 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
 
 
 def optimizers(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per data set, model and target with all optimizers: selected left, confirmed right."""
+    """Yields one picture per data set, model and target with all optimizers: selected (left) and confirmed (right)."""
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"
@@ -152,7 +152,7 @@ def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
 
 
 def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
-    """Returns legend entries with *pays up to*. Distinctions already in the title (``above``) are left out."""
+    """Returns legend entries with *pays up to*. Distinctions already in the title (``above``) are omitted."""
     entries = []
     for one, style in zip(lines, draw.styles(), strict=False):
         apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
@@ -162,7 +162,7 @@ def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
 
 
 def draw_legend(ax: Axes, **options: Any) -> None:
-    """Draws a legend: first measurements, then fits, then the regimes that had no room for their names."""
+    """Draws a legend: first measurements, then fits, then the regimes whose names did not fit in the plot."""
     order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
     handles, labels = ax.get_legend_handles_labels()
     first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]

@@ -36,7 +36,8 @@ class PaperLine(NamedTuple):
       position: row and column of the panel.
       title: title of the panel.
       series: name in the legend, or empty if the panel has only one line.
-      draws: steps, best (errors within budgets), metaparameters, or trials (in a plane of metaparameters).
+      draws: kind of plot, one of steps, best (errors within budgets), metaparameters, or trials (in a plane of
+        metaparameters).
       dataset, model, optimizer: names in the archive.
       first: number of COMPLETE trials of each study that count. None counts all.
       metric: metric that is drawn or that the target refers to.
@@ -44,9 +45,9 @@ class PaperLine(NamedTuple):
       batch_size: batch size of the study, or None if the line has several.
       step_budget, example_budget: maximum number of steps or examples per trial. None is unlimited.
       split: metaparameter and value that select the trials that count. None counts all.
-      relative_to: batch size whose steps all others are divided by. None draws absolute steps.
+      relative_to: batch size whose steps divide all other steps. None draws absolute steps.
       perfect: series for which perfect scaling is drawn, ``each`` for all series, or empty.
-      note: remark for the reader, or empty.
+      note: remark for the user, or empty.
     """
 
     position: tuple[int, int]

@@ -1,6 +1,6 @@
 """Figures of layouts: cost against bytes sent, memory against time, predictions against measurements, published data.
 
-Times are measured if possible and predicted otherwise, as stated on every axis. Emulated devices are not timed.
+Times are measured if possible and predicted otherwise, as labelled on every axis. Emulated devices are not timed.
 """
 
 import math
@@ -151,7 +151,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Yields predicted over published seconds of published steps against chips, by generation."""
+    """Yields the ratio of predicted to published seconds of published steps against chips, by generation."""
     table = steps_table()
     table = table[table["status"] == COMPARED]
     goal = "band: stated 90 % range, ring: mixture of experts"
@@ -185,7 +185,7 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> None:
-    """Draws published rows with a style per source, device and model. Doubtful and uncompiled rows are marked."""
+    """Draws published rows with a style per source, device and model. Inconsistent and uncompiled rows are marked."""
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):

@@ -1,4 +1,4 @@
-"""The figure of narrowing: expected widths of pays up to and efficient up to after more trials."""
+"""The narrowing figure: expected widths of *pays up to* and *efficient up to* after more trials."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ PER_ROW = 0.19  # inches of the legend for each line
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one picture per group of curves that differ only in their optimizer, with a panel for each answer.
 
-    A line starts at the first multiple of the trials at which both ends are expected inside the data.
+    A line starts at the first multiple of the trials for which both ends are expected inside the data.
     """
     for names, group in comparable_groups(curves, "optimizer", "targets"):
         title, goal = " · ".join(names[:2]), " · ".join([" ≤ ".join(names[2:4]), *names[4:]])

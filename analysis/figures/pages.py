@@ -25,7 +25,7 @@ def paginate(several: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def keep_drawable(lines: Iterable[tuple[str, CurveFits]]) -> Generator[Skipped, None, list[CurveFits]]:
-    """Yields ``Skipped`` for each line that cannot be drawn, with its description. Returns the others."""
+    """Yields ``Skipped``, with a description, for each line that cannot be drawn. Returns the others."""
     members = []
     for words, line in lines:
         if line.drawable:
@@ -53,7 +53,7 @@ def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
 
 
 def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
-    """Returns the names shared by all workloads on one line, or empty if they share no names."""
+    """Returns the names shared by all workloads on one line, or an empty string."""
     return " · ".join(_shared(workloads))
 
 

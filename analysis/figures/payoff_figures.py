@@ -28,7 +28,7 @@ EVERY = 4  # maximum number of labelled points on a front
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one picture per curve and device kind with times for at least two device counts.
 
-    The confirmed fit is drawn if there is one, and otherwise the selected one.
+    Draws the confirmed fit if there is one, and otherwise the selected fit.
     """
     every = (answers.of_curves([one])[-1] for one in curves)
     return pictures(itertools.chain.from_iterable(answers.answers([one]) for one in every), "payoff")
@@ -117,7 +117,7 @@ def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:
 def _line(
     ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, basis: Basis, label: str = ""
 ) -> None:
-    """Draws a curve with its band, which is solid unless it is predicted. Predicted bands are hollow and hatched."""
+    """Draws a curve with its band. Predicted bands are hollow and hatched, and other bands are solid."""
     style = LOOKS[basis]
     look: Look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35}
     look["linewidth"] = 0.4

@@ -95,7 +95,7 @@ def precision(studies: Sequence[MeasuredFactorization]) -> Pictures:
 def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields one picture per factorization: recall and objective against seconds, with a line per solver.
 
-    It uses the smallest number of real cores on which several solvers ran.
+    The picture uses the smallest number of real cores on which several solvers ran.
     """
     every = _differing(studies, SOLVERS)
     several = by_solver(studies)

@@ -1,7 +1,7 @@
 """The registry of figures, each with its source, its drawing function and a description.
 
-Functions are given by name and imported when they draw, and matplotlib and pyarrow are imported inside the functions
-that need them, so that `figures --list` starts quickly.
+Functions are given as dotted names and imported when they draw. Matplotlib and pyarrow are imported inside the
+functions that need them, so `figures --list` starts quickly.
 """
 
 import pkgutil
@@ -129,7 +129,7 @@ LOADERS[PAPER] = "analysis.figures.shallue2018.of_store"
 
 
 def draw(figure: Figure, *data: Any) -> "Pictures":
-    """Yields the pictures of a figure of the data. For ``workloads``, pass the workloads and the request."""
+    """Yields the pictures of a figure, drawn from the data. For ``workloads``, pass the workloads and the request."""
     from analysis.plotting import picture
 
     for item in pkgutil.resolve_name(figure.function)(*data, *figure.arguments):
@@ -245,7 +245,7 @@ def write_kind(
     """Writes figures of one kind for the requested studies.
 
     Args:
-      folder, out, report, on_progress: as in ``write_all``. Every ``Skipped`` figure is reported.
+      folder, out, report, on_progress: see ``write_all``. Every ``Skipped`` figure is reported.
       request: the kind and its studies.
 
     Raises:
@@ -259,7 +259,7 @@ def write_kind(
 
 @located
 def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report | None" = None) -> "Pictures":
-    """Yields pictures of one kind for the requested studies, and ``Skipped`` for those that cannot be drawn.
+    """Yields pictures of one kind for the requested studies, and ``Skipped`` for studies that cannot be drawn.
 
     ``on_progress`` is called with progress lines.
 
@@ -300,7 +300,7 @@ def _written(pictures: "Pictures", prefix: Strings, out: Path, taken: set[str]) 
 
 
 def _summarized(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
-    """Summarizes all skipped items in one line, with the command that shows the reasons. Keeps a single item."""
+    """Summarizes all skipped items in one line, with the command that shows the reasons. A single item is kept."""
     from analysis.plotting.picture import Skipped
 
     (first, items), *others = passed.items()

@@ -21,10 +21,10 @@ class FigureRequest(NamedTuple):
 
     Attributes:
       kind: a kind in ``registry.KINDS``.
-      where: conditions on studies, as in ``workload_studies.of_store``.
+      where: conditions on studies (see ``workload_studies.of_store``).
       by: dataset, model or optimizer (for compare), or a metaparameter (for split and scatter).
       metric, values: targets to use instead of the studies' own.
-      rule: rule for the trials that count for steps to target.
+      rule: rule for selecting the trials that count for steps to target.
       steps: budgets per trial. Empty for no budget, or budgets derived from the plans.
       best_of: numbers of trials per search. Empty for powers of two.
     """
@@ -118,7 +118,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
 
 
 def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, str]]:
-    """Yields each workload with the requested metric, or with those of its targets or of a paper's figures."""
+    """Yields each workload with the requested metric, or with the metrics of its targets or of a paper's figures."""
     for workload in workloads:
         if request.metric is None:
             own = [target.metric for target in targets(workload, request)]

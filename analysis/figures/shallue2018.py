@@ -176,7 +176,7 @@ def _tuned(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _panel_goal(lines: Sequence[CurveFits]) -> str:
-    """Returns the goal shared by all lines in a panel, such as ``error < 0.01``, or empty if goals differ."""
+    """Returns the goal shared by all lines in a panel, such as ``error < 0.01``, or an empty string if goals differ."""
     goals = {_line_goal(one) for one in lines}
     return goals.pop() if len(goals) == 1 else ""
 
@@ -186,7 +186,7 @@ def _line_goal(line: CurveFits) -> str:
 
 
 def _data(one: PaperLine) -> str:
-    """Returns the series without the trailing number of its goal, as in ``MNIST, 0.01``."""
+    """Returns the series without the trailing number of its goal, such as 0.01 in ``MNIST, 0.01``."""
     if one.value is None:
         return one.series
     return one.series.removesuffix(f", {text.as_quality(one.metric, one.value)[1]:g}")
@@ -220,7 +220,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """Builds a panel of best errors. All lines for one workload and group of trials are read at once."""
+    """Builds a panel of best errors. All lines for one workload and group of trials are read together."""
     errors = []
     problems = []
     counts = []
@@ -283,7 +283,7 @@ def _rule(workload: WorkloadStudies, one: PaperLine) -> Rule:
 
 
 def _filter(one: PaperLine) -> TrialFilter | None:
-    """Returns a filter that selects trials by a metaparameter's value. Trials without it count as 0."""
+    """Returns a filter that selects trials by a metaparameter's value. A missing metaparameter counts as 0."""
     if one.split is None:
         return None
     name, value = one.split
@@ -295,7 +295,7 @@ def _filter(one: PaperLine) -> TrialFilter | None:
 
 
 def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]) -> str:
-    """Returns the text under the title."""
+    """Returns the text below the title."""
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
     if first.draws == definitions.TRIALS:

@@ -1,4 +1,4 @@
-"""Summary pages: the curve, fit and trials for one workload and target on a page."""
+"""Summary pages. Each shows the curve, fit and trials for one workload and target."""
 
 import textwrap
 from collections.abc import Sequence
@@ -155,7 +155,7 @@ def _fit_lines(points_fit: PointsFit) -> list[str]:
 
 
 def _assumptions(points_fit: PointsFit, *, brief: bool) -> list[str]:
-    """Describes a fit's assumptions with the observed values. With ``brief``, only those in doubt."""
+    """Describes a fit's assumptions with the observed values. With ``brief``, only uncertain ones."""
     shown = [check for check in points_fit.checks if not brief or check.outcome == "doubt"]
     passed = sum(check.outcome == "pass" for check in points_fit.checks)
     head = f"assumptions: {passed} of {len(points_fit.checks)} supported, {len(shown)} in doubt"

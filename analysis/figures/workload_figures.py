@@ -47,9 +47,9 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
 
 
 def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields pages with a panel per workload and a line per target. A single target is supplemented by easier ones.
+    """Yields pages with a panel per workload and a line per target. Easier targets are added to a single one.
 
-    The same trials determine the steps to easier targets.
+    The steps to easier targets come from the same trials.
     """
     entries = []
     for workload in selection:
@@ -105,7 +105,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
-    """Returns a panel. As in the paper, models and data sets are relative to the smallest batch size they share."""
+    """Returns a panel. As in the paper, models and data sets are relative to their smallest common batch size."""
     sizes = set.intersection(*(set(one.selected.points.batch_size) for one in members))
     relative = int(min(sizes)) if by != "optimizer" and sizes else None
     return lines_of_steps.panel(title, members, perfect=members[0].label, relative_to=relative)

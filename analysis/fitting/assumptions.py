@@ -106,7 +106,7 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
 
 
 def _perfect_scaling(fit: Fit) -> tuple[str, CheckOutcome]:
-    """Checks that the curve comes close to the perfect-scaling line, which is extrapolated otherwise."""
+    """Checks that the curve comes close to the perfect-scaling line. Otherwise, the line is extrapolated."""
     shares, n = regimes.probabilities(fit, fit.batch_size)[0], len(fit.batch_size)
     count = int((shares >= regimes.SHOWN).sum())
     if count:
@@ -152,6 +152,6 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 
 
 def listing(checks: tuple[Check, ...]) -> str:
-    """Formats the checks for a reader, one line each."""
+    """Formats the checks as text, one line each."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
     return printing.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

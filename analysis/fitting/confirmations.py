@@ -1,9 +1,9 @@
-"""Confirmations: the steps selected by a search, and those of the same trial rerun with new seeds.
+"""Confirmations: the steps selected by a search, and the steps of the same trial rerun with new seeds.
 
 The best of many trials is also the luckiest. If the best few trials were rerun, half of the repeats *choose* one of
-them, and the other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was
+these trials. The other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was
 rerun, all its repeats report. ``results.rules.confirmation`` defines the rule. A repeat stopped by a time limit counts
-as needing more steps than it took. Lost or failed repeats are left out.
+as needing more steps than it took. Lost or failed repeats are omitted.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Confirmed(NamedTuple):
       best: trial with the fewest steps to target in the search.
       selected: steps of this trial in the search.
       chosen: trial on which the repeats report: the best one, or one of the best few.
-      choosing: median of the repeats that chose it, or None if there was no choice.
+      choosing: median of the repeats that chose this trial, or None if there was no choice.
       repeats: number of reporting repeats.
       reached: number of reporting repeats that reached the target.
       median: median of the reporting repeats, which is the confirmed answer.
@@ -57,7 +57,7 @@ class Confirmed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Confirmed over selected steps, +inf if half of the repeats never reached. Above 1 is the winner's curse."""
+        """Ratio of confirmed to selected steps, +inf if half of the repeats missed. Above 1 is the winner's curse."""
         return middle(self.median) / middle(self.selected)
 
 
@@ -69,7 +69,7 @@ def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:
-    """Returns a study's selected and confirmed steps, or None if no search trial reached or no reporting repeat ran.
+    """Returns a study's selected and confirmed steps. None if all search trials missed or no reporting repeat ran.
 
     ``results.rules.confirmation.reporting`` selects the repeats.
     """
@@ -101,7 +101,7 @@ def of_study(one: StudyTrials) -> Confirmed | None:
 
 
 def _steps(rows: pd.DataFrame) -> dict[int, float]:
-    """Returns the steps to target of trials by id, +inf if not reached."""
+    """Returns the steps to target of trials by id, +inf if the target was not reached."""
     return dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True))
 
 
@@ -112,7 +112,7 @@ def _order(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 
 def middle(ends: tuple[float, float]) -> float:
-    """Returns the middle of an interval of steps; 0, before the first evaluation, counts as 0.5."""
+    """Returns the middle of an interval of steps. A step of 0, before the first evaluation, counts as 0.5."""
     return (max(ends[0], 0.5) + ends[1]) / 2
 
 

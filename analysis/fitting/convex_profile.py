@@ -1,8 +1,8 @@
-"""Convex profile: extents without a prior, from least squares over all convex curves.
+"""Convex profile: computes extents without a prior, by least squares over all convex curves.
 
-A curve is convex in log-log, and its slopes are between -1 and 0.3. Its extents end where the best curve that reaches
-no further, or the best that reaches further, fits worse than the best of all curves by more than chance allows. Each of
-these curves solves a least-squares problem with linear constraints exactly.
+A curve is convex in log-log, and its slopes are between -1 and 0.3. An extent's interval ends at the point where the
+best curve with a smaller extent, or with a larger one, fits worse than the best of all curves by more than chance
+allows. Each of these curves is the exact solution of a least-squares problem with linear constraints.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def estimate(
     gain: float = GAIN,
     share: np.ndarray | None = None,
 ) -> Extents:
-    """Returns the extents of a curve. The arguments are those of ``extents.estimate``."""
+    """Returns the extents of a curve. Takes the same arguments as ``extents.estimate``."""
     low = from_zero(low)
     ln_batch, ln_steps = np.log(np.asarray(batch_size, np.float64)), np.log((low + high) / 2)
     curves = _ConvexCurves(ln_batch, ln_steps, extents.noise(batch_size, low, high, variance, share))
@@ -55,7 +55,7 @@ def estimate(
 
 
 class _ConvexCurves:
-    """The convex curves at n batch sizes, and their misfit to one data set."""
+    """Convex curves at n batch sizes, and their misfit to one data set."""
 
     def __init__(self, ln_batch: np.ndarray, ln_steps: np.ndarray, variance: np.ndarray):
         n = len(ln_batch)
@@ -66,7 +66,7 @@ class _ConvexCurves:
         self._limits = np.concatenate([[STEEPEST, -RISES], np.zeros(n - 2)])
 
     def best(self, row: np.ndarray | None = None, limit: float = 0.0) -> tuple[np.ndarray, float]:
-        """Returns the best curve's ln steps [n] and misfit, optionally of those with ``row . ln_steps >= limit``."""
+        """Returns the best curve's ln steps [n] and misfit, optionally subject to ``row . ln_steps >= limit``."""
         rows, limits = self._rows, self._limits
         if row is not None:
             rows, limits = np.concatenate([rows, row[None]]), np.append(limits, limit)
@@ -102,7 +102,7 @@ def _profile(curves: _ConvexCurves, reach: Reach, ln_best: float, bound: float, 
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Returns where a condition that never ceases to hold begins to, in (low, high], or ``high`` if nowhere."""
+    """Returns the point in (low, high] from which a monotone condition holds, or ``high`` if it never holds."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if holds(middle):

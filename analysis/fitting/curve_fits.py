@@ -2,8 +2,8 @@
 
 Fits by k show how the critical batch size depends on the number of trials per point. A minimum decreases as the search
 grows, and decreases more if fewer trials reach the target. The first k trials of each study form a search of k trials.
-Studies without pruning therefore have a fit for every k up to their number of trials, and pruned studies only for that
-number.
+Studies without pruning therefore have a fit for every k up to their number of trials. Pruned studies only have a fit
+for the full number.
 """
 
 import math
@@ -52,9 +52,9 @@ class CurveFits(NamedTuple):
     Attributes:
       curve: workload over batch sizes, and a target.
       selected: points selected by the search, and their fit.
-      trials: trials from which each point is the best, by batch size, over all studies at that batch size; rows as in
-        ``trials.trials``. Batch sizes that met the target at the start are left out.
-      missed: batch sizes at which no trial reached the target, with the most steps that one took there.
+      trials: trials from which each point is the best, by batch size, over all studies at that batch size; rows have
+        the format of ``trials.trials``. Batch sizes that met the target at the start are omitted.
+      missed: batch sizes at which no trial reached the target, with the most steps of any trial there.
       confirmations: studies with a confirmed answer, by batch size.
       confirmed: fit of the confirmed answers, or None without repeats.
       label: name in a legend.
@@ -89,7 +89,7 @@ class CurveFits(NamedTuple):
         return best
 
     def steps_at(self, batch_size: int) -> float:
-        """Returns the selected steps to target, the middle of their interval, or NaN if there is no point."""
+        """Returns the middle of the interval of selected steps to target, or NaN if there is no point."""
         points = self.selected.points
         position = np.flatnonzero(points.batch_size == batch_size)
         middle = (regimes.from_zero(points.low) + points.high) / 2
@@ -110,14 +110,14 @@ def of_store(folder: Folder, request: TargetRequest = None, report: Report | Non
 
 
 def of_curves(every: Sequence[Curve], report: Report | None = None, began: float | None = None) -> list[CurveFits]:
-    """Returns curves with their fits, see ``progress.track`` for ``report`` and ``began``."""
+    """Returns curves with their fits. See ``progress.track`` for ``report`` and ``began``."""
     return [of_curve(one) for one in progress.track(every, "fit", " curves", report, began)]
 
 
 def of_workload(
     workload: WorkloadStudies, target: Target, rule: Rule = MINIMUM, kept: TrialFilter | None = None, label: str = ""
 ) -> CurveFits:
-    """Returns a workload's curve with its fits, like ``curves.of_workload``; ``label`` is for a legend."""
+    """Returns a workload's curve with its fits. See ``curves.of_workload``. ``label`` appears in a legend."""
     return of_curve(curves.of_workload(workload, target, rule, kept))._replace(label=label)
 
 
@@ -197,7 +197,7 @@ def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns a row of ``MOVED`` for each curve with a confirmed fit, with empty cells if a knee is not identified."""
+    """Returns a row of ``MOVED`` for each curve with a confirmed fit. Cells are empty if a knee is not identified."""
     table = []
     for one in fitted:
         if one.confirmed is None:
@@ -236,7 +236,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = (), report: Repo
 
     Args:
       curves: curves to fit.
-      ks: numbers of trials. Those at which a curve cannot be fitted are left out. Empty for ``trial_numbers``.
+      ks: numbers of trials. A number at which a curve cannot be fitted is skipped. Empty for ``trial_numbers``.
       report: called with progress lines.
     """
     wanted = [(one, k) for one in curves for k in sorted(set(ks or trial_numbers(one))) if _has(one, k)]

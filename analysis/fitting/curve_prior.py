@@ -1,8 +1,8 @@
-"""Prior curves: a fixed random sample of curves of steps to target, against which the data are weighed.
+"""Prior curves: a fixed random sample of steps-to-target curves, which are weighted by the data.
 
 A curve has one to three knees between perfect scaling and a plateau. Its slope at small batch sizes may be shallower
 than -1, and its plateau may rise or fall. The knee lies anywhere from 3 octaves below the data to 3 above. The sample
-is always the same, so two people with the same points get the same answer. docs/statistics/method.md states every step.
+is fixed, so the same points always give the same answer. docs/statistics/method.md describes every step.
 """
 
 import functools
@@ -29,7 +29,7 @@ class PriorCurves(NamedTuple):
     Attributes:
       ln_batch: float64[n], sorted.
       ln_steps: float64[n, C], up to a constant for each curve.
-      squared: float64[n, C], its squares.
+      squared: float64[n, C], squares of ``ln_steps``.
     """
 
     ln_batch: np.ndarray
@@ -42,13 +42,13 @@ class _Draws(NamedTuple):
 
     Attributes:
       knees: int[C], the number of knees.
-      place: float64[C], the center's place between the smallest and the largest possible one, as a fraction.
-      offsets: float64[C, K], of each knee from the center, in ln B.
-      shares: float64[C, K], of the fall at each knee. They sum to 1.
+      place: float64[C], position of the center between its smallest and largest possible value, as a fraction.
+      offsets: float64[C, K], offset of each knee from the center, in ln B.
+      shares: float64[C, K], share of the fall at each knee. Shares sum to 1.
       sharpness: float64[C, K].
       slope: float64[C], a multiple of perfect scaling.
       tilt: float64[C], the slope of the plateau.
-      tilt_start: float64[C], where it begins, in ln B above the center.
+      tilt_start: float64[C], start of this slope, in ln B above the center.
     """
 
     knees: np.ndarray

@@ -1,4 +1,4 @@
-"""Curves of steps to target over batch size: a workload, a target, the trials that count, and their points."""
+"""Curves of steps to target over batch size: a workload, a target, and the trials that count with their points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -32,16 +32,16 @@ class Curve(NamedTuple):
       workload: studies, which differ only in batch size and ``workload_studies.VARIED``.
       target: metric and value to reach.
       trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN if the
-        target was not reached) and point, its position in its search space (see ``samples.coordinates``). A trial that
-        was lost, failed or ran out of time counts only if it reached the target. Repeats do not count.
+        target was not reached) and point, the trial's position in its search space (see ``samples.coordinates``). A
+        trial that was lost, failed or ran out of time counts only if it reached the target. Repeats do not count.
       batch_sizes: batch sizes of the studies, sorted.
-      pruned: whether losing trials were cut short.
+      pruned: whether losing trials were stopped early.
       exact: whether the trials ran far enough to decide this target.
-      rule: rule for which trials count and when a trial reaches the target.
-      split: whether it uses only some of the workload's trials.
-      notes: remarks about the trials for a reader.
-      at_edge: edges by batch size, as in ``Points``.
-      trials_by_rule: each study, by batch size, with the rows of its trials that count by ``rule``.
+      rule: rule that defines which trials count and when a trial reaches the target.
+      split: whether the curve uses only some of the workload's trials.
+      notes: remarks about the trials for the user.
+      at_edge: edges by batch size (see ``Points``).
+      trials_by_rule: each study, by batch size, with the rows of its trials that count under ``rule``.
     """
 
     workload: WorkloadStudies
@@ -70,18 +70,18 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """Fields that separate it from curves with the same names, such as ``seed=1``, or empty."""
+        """Fields that separate this curve from curves with the same names, such as ``seed=1``, or empty."""
         return self.workload.distinction
 
     @property
     def unit(self) -> str:
-        """The unit of its batch sizes, in words."""
+        """The unit of the batch sizes, in words."""
         commits = self.workload.commits
         return units.in_words(commits[0].study) if commits else units.EXAMPLES
 
     @property
     def shared(self) -> Mapping[str, object]:
-        """The plan fields shared by its studies."""
+        """The plan fields shared by the studies."""
         return workload_studies.shared_plan(self.workload.commits[0].study)
 
     @property
@@ -109,14 +109,14 @@ class Points(NamedTuple):
       low, high: float64[n], the steps to target lie in (low, high].
       weights: float64[n], relative weights of ln steps.
       trials: trials per point, or None if unknown.
-      notes: remarks for a reader of the fit.
-      refusal: reason why no fit or picture would be honest, or empty if they would be.
-      sample: the trials themselves, or None if they are unknown or were cut short.
-      trial_counts: int[n], number of trials available at each batch size, of which ``trials`` are used, or None if
-          unknown.
+      notes: remarks about the fit for the user.
+      refusal: reason why the data do not support a fit or a picture, or empty if they do.
+      sample: the trials themselves, or None if they are unknown or were stopped early.
+      trial_counts: int[n], number of available trials at each batch size, or None if unknown. Only ``trials`` of them
+        are used.
       at_edge: ends of the search space at which the best trials cluster, for each batch size, or None if unknown.
-      every: float64[m] for each batch size, the steps to target of all its m trials, infinite if not reached, if some
-        batch sizes have more than ``trials``.
+      every: float64[m] for each batch size, the steps to target of all its m trials, infinite if not reached. Set if
+        some batch sizes have more than ``trials``.
     """
 
     batch_size: np.ndarray
@@ -146,7 +146,7 @@ def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
 
 
 def meeting(every: Sequence[Curve], folder: Folder, where: Sequence[str]) -> list[Curve]:
-    """Returns the curves with a study that meets the conditions, see ``workload_studies.of_store``."""
+    """Returns the curves with a study that meets the conditions. See ``workload_studies.of_store``."""
     if not where:
         return list(every)
     wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
@@ -161,8 +161,8 @@ def of_workload(
     Args:
       workload: the studies.
       target: metric and its value.
-      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. Under both, every batch size uses the
-        smallest number of trials at any batch size.
+      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. Under both rules, every batch size uses
+        the smallest number of trials at any batch size.
       kept: function that selects a study's trials for the curve, or None for all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
@@ -185,7 +185,7 @@ def of_workload(
 
 
 def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
-    """Returns the trials of a study that count by ``rule``. The released rule counts the first of the kept trials."""
+    """Returns the trials of a study that count under ``rule``. The released rule counts the first kept trials."""
     rows = one.rows_in_k
     if kept is not None:
         rows = rows[kept(rows)]
@@ -193,7 +193,7 @@ def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None
 
 
 def points(curve: Curve) -> Points:
-    """Returns the best of an equal number of trials at each batch size that any trial finished."""
+    """Returns the best of an equal number of trials at each batch size at which any trial finished."""
     at_start = met_at_start(curve)
     reached = curve.trials[curve.trials["steps_high"].notna() & ~curve.trials["batch_size"].isin(at_start)]
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
@@ -246,7 +246,7 @@ def points(curve: Curve) -> Points:
 
 
 def _steps(rows: pd.DataFrame) -> np.ndarray:
-    """Returns the steps to target of trials, infinite if not reached: float64[m]."""
+    """Returns the steps to target of trials, infinite if the target was not reached: float64[m]."""
     return samples.trial_steps(*(rows[end].to_numpy(np.float64) for end in ("steps_low", "steps_high")))
 
 
@@ -273,12 +273,12 @@ def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
 
 
 def no_points(notes: Strings = (), refusal: str = "") -> Points:
-    """No points."""
+    """Returns an empty set of points."""
     return Points(np.empty(0), np.empty(0), np.empty(0), np.empty(0), None, notes, refusal)
 
 
 def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
-    """Returns the batch sizes of a curve without a point, and the step budgets of its trials there."""
+    """Returns the batch sizes at which a curve has no point, and the step budgets of its trials there."""
     rows = curve.trials[~curve.trials["batch_size"].isin([*points.batch_size, *met_at_start(curve)])]
     budgets = rows.groupby("batch_size")["budget_steps"].max()
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]

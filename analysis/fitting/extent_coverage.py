@@ -1,4 +1,4 @@
-"""Coverage of extents: how often *pays up to* and *efficient up to* hold on simulated searches, whatever the shape."""
+"""Coverage of extents: how often *pays up to* and *efficient up to* hold for simulated searches of any shape."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ EACH_FALLS, WRONG_FALLS = 0.80, 0.20  # the same for ``FALLS``
 
 
 def scenarios() -> list[Scenario]:
-    """Returns all scenarios. Those of ``simulation.HARD_TO_ANSWER`` come last."""
+    """Returns all scenarios. Scenarios in ``simulation.HARD_TO_ANSWER`` come last."""
     shapes = (*SHAPES, *simulation.HARD_TO_ANSWER)
     grid = simulation.GRIDS[0]
     return [
@@ -47,7 +47,7 @@ def run(datasets: int, seed: int, report: Report, scenarios_wanted: Sequence[Sce
 
     Args:
       datasets: number of data sets per scenario.
-      seed: seed of the simulation. A scenario's data do not depend on other scenarios.
+      seed: seed of the simulation. The data of a scenario do not depend on other scenarios.
       report: called with progress lines.
       scenarios_wanted: scenarios to run, or empty for all.
     """
@@ -60,7 +60,7 @@ def run(datasets: int, seed: int, report: Report, scenarios_wanted: Sequence[Sce
 
 
 def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
-    """Returns a row for each of ``ANSWERS``, found by the same code as for the curves of a store."""
+    """Returns a row for each of ``ANSWERS``, computed by the code for the curves of a store."""
     ln_batch = np.log(scenario.batch_size)
     variances = weights.minimum_variance(samples.trial_steps(searches.low, searches.high))
     low, high = (np.fmin.reduce(each, axis=-1) for each in (searches.low, searches.high))

@@ -1,11 +1,12 @@
-"""Extents: how far larger batches pay off and stay efficient, whatever the shape of the curve.
+"""Extents: how far larger batches pay off and stay efficient, for any shape of the curve.
 
 Steps to target S are piecewise linear in log-log between the batch sizes. *Pays up to* is the first batch size B at
-which S(B / 2) / S(B) - 1 falls below the gain. *Efficient up to* is the last B with B S(B) at most 1.2 times its least
-over the batch sizes tried, the critical batch size of Zhang et al. 2024, arXiv 2410.21676, restricted to the data.
+which S(B / 2) / S(B) - 1 falls below the gain. *Efficient up to* is the last B with B S(B) at most 1.2 times its
+minimum over the batch sizes tried. It is the critical batch size of Zhang et al. 2024, arXiv 2410.21676, restricted to
+the data.
 
 The answers are weighted quantiles over the curves of ``curve_prior``. A curve has weight exp(-misfit / 2), with a free
-height. The noise of a point is the luck of its trials, the distance between evaluations, and a floor.
+height. The noise of a point consists of the luck of its trials, the distance between evaluations, and a floor.
 """
 
 import functools
@@ -33,10 +34,10 @@ UNKNOWN_LUCK = np.geomspace(0.01, 0.4, 6)
 
 
 class Extent(NamedTuple):
-    """The largest batch size up to which something holds, in examples.
+    """The largest batch size, in examples, up to which a property holds.
 
     Attributes:
-      best: median, or NaN if it is beyond the data.
+      best: median, or NaN if the median is beyond the data.
       low, high: ends of the 90 % interval, or NaN if open. Each end is a 95 % bound.
       verdict: identified if both ends are inside the data, at_least (low), at_most (high) or not_identified.
     """
@@ -51,19 +52,19 @@ UNKNOWN = Extent(float("nan"), float("nan"), float("nan"), "not_identified")
 
 
 class Extents(NamedTuple):
-    """How far larger batches pay off, and how far they stay efficient."""
+    """The extents up to which larger batches pay off and stay efficient."""
 
     pays: Extent
     efficient: Extent
 
 
 class Data(NamedTuple):
-    """The points of a curve, see ``estimate``.
+    """The points of a curve. See ``estimate``.
 
     Attributes:
       batch_size: float64[n], sorted.
       low, high: float64[n], the steps to target lie in (low, high].
-      variance: float64[n], unless the luck is unknown.
+      variance: float64[n], missing if the luck is unknown.
       share: float64[n].
     """
 
@@ -75,7 +76,7 @@ class Data(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Answers of the prior curves, sorted: ln B float64[C], and the curve of each, int[C]."""
+    """Sorted answers of the prior curves: ln B float64[C], and the curve of each answer, int[C]."""
 
     ln_answer: np.ndarray
     order: np.ndarray
@@ -95,9 +96,9 @@ def estimate(
       batch_size: [n], n >= 3 batch sizes in examples, sorted, all different.
       low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
       variance: [n], jackknife variances from ``weights.minimum_variance``, or None or all NaN if unknown.
-      gain: speed-up required of a doubling, as a fraction.
-      share: [n], fraction of the variance of luck that is left where a point is the expected best of some of its
-        trials, see ``narrowing.shares``. By default, every point is the best of all its trials.
+      gain: required speed-up per doubling, as a fraction.
+      share: [n], fraction of the variance of luck that remains if a point is the expected best of some of its trials
+        (see ``narrowing.shares``). By default, every point is the best of all its trials.
     """
     probability = posterior(batch_size, low, high, variance, share)
     return Extents(*(interval(probability, batch_size, name, gain) for name in NAMES))
@@ -136,13 +137,13 @@ def deviation(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: 
 def quantiles(
     probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float, at: Sequence[float] = QUANTILES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns quantiles of an answer over the prior curves, and the curves that have them.
+    """Returns quantiles of an answer over the prior curves, and the corresponding curves.
 
     Args:
       probability: float64[C], the weight of each prior curve, up to a common factor.
-      batch_size: [n], of the prior curves.
+      batch_size: [n], batch sizes of the prior curves.
       name: one of ``NAMES``.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
       at: q quantiles, from 0 to 1.
 
     Returns:
@@ -163,7 +164,7 @@ def noise(
 ) -> np.ndarray:
     """Returns the variance of ln steps at each batch size, float64[n], for the arguments of ``estimate``.
 
-    If the luck is unknown, it is a mean over its levels, weighted by how well the prior curves fit with each.
+    If the luck is unknown, the variance is a mean over levels of luck, weighted by the fit of the prior curves at each.
     """
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
@@ -181,7 +182,7 @@ def mean_curve(
     variance: np.ndarray | None,
     share: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Returns ln steps [n] of the average of the prior curves, weighted by how well they fit, for low > 0."""
+    """Returns ln steps [n] of the average prior curve, weighted by quality of fit, for low > 0."""
     ln_steps = np.log((low + high) / 2)
     rows = noises(prior.ln_batch, low, high, variance, share)
     probability = probabilities(prior, ln_steps, rows).sum(axis=0)
@@ -209,7 +210,7 @@ def noises(
 
 
 def smoothed(ln_batch: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Returns luck^2 on a straight line in ln B through the known ``variance`` [n], within a factor of its mean."""
+    """Returns luck^2 on a straight line in ln B, fitted to the known ``variance`` [n], within a factor of its mean."""
     is_known = variance > 0
     mean = variance[is_known].mean()
     if is_known.sum() < 3:
@@ -246,7 +247,7 @@ def _answers(batch_size: tuple[float, ...], name: str, gain: float) -> _Answers:
 
 
 def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -> np.ndarray:
-    """Returns ln of the first batch size at which the doubling that arrives there gains less than ``gain``.
+    """Returns ln of the first batch size for which the doubling up to it gains less than ``gain``.
 
     Args:
       ln_batch: float64[n], sorted.
@@ -255,7 +256,7 @@ def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -
 
     Returns:
       float64[c]. It is the smallest batch size if the first doubling inside the data gains too little, and infinite if
-      all gain enough.
+      all doublings gain enough.
     """
     # The gain is linear between these places.
     places = np.unique(np.concatenate([ln_batch, ln_batch + OCTAVE]))
@@ -291,7 +292,7 @@ def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = S
 
 
 def _crossing(places: np.ndarray, values: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Returns where ``values`` [c, m], linear between ``places`` [m], cross 0 between indices [c], or the first one."""
+    """Returns the zeros of ``values`` [c, m], linear in ``places`` [m], between indices [c], or the first place."""
     rows = np.arange(len(values))
     start, end = values[rows, before], values[rows, after]
     share = np.where(end > start, -start / np.where(end > start, end - start, 1), 0)
@@ -299,14 +300,14 @@ def _crossing(places: np.ndarray, values: np.ndarray, before: np.ndarray, after:
 
 
 def interpolation(x: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Returns a matrix [n, m] that interpolates values at x [n] linearly to the places ``at`` [m]."""
+    """Returns a matrix [n, m] for linear interpolation of values at x [n] to the places ``at`` [m]."""
     return np.stack([np.interp(at, x, unit) for unit in np.eye(len(x))])
 
 
 def extent(ln_best: float, ln_low: float, ln_high: float, first: float, last: float) -> Extent:
     """Returns an extent from logarithms, given the smallest and the largest batch size.
 
-    An end outside the data is open. A low end beyond them is the largest batch size.
+    An end outside the data is open. A low end beyond the data is the largest batch size.
     """
     has_low, has_high = bool(ln_low > np.log(first) + 1e-9), bool(ln_high < np.log(last) - 1e-9)
     return Extent(

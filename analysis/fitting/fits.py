@@ -57,12 +57,13 @@ _LOGS = "Logs of runs are imported with `python -m results import runs PATH --ma
 
 
 class PointsFit(NamedTuple):
-    """The points of a curve with their fit, which is None if a fit would not be honest.
+    """The points of a curve with their fit, which is None if the data do not support one.
 
     Attributes:
-      extents: how far larger batches pay off and stay efficient, for any shape, if there are enough batch sizes.
-      shift: octaves from the critical batch size to that for half of the trials, or NaN if unknown.
-      checks: checks of the fit's assumptions, or empty without a fit.
+      extents: extents up to which larger batches pay off and stay efficient, for any shape, if there are enough batch
+        sizes.
+      shift: octaves from the critical batch size to its value for half of the trials, or NaN if unknown.
+      checks: checks of the fit's assumptions, or empty if there is no fit.
     """
 
     points: Points
@@ -75,7 +76,7 @@ class PointsFit(NamedTuple):
 
 
 def of_points(points: Points, distinction: str = "") -> PointsFit:
-    """Fits ``points`` if a fit would be honest, and describes the reasons."""
+    """Fits ``points`` if they support a fit, and describes the reasons."""
     notes = [distinction, *points.notes] if distinction else [*points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
@@ -106,8 +107,8 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 
     Args:
       points: points of a curve.
-      gain: speed-up required of a doubling, as a fraction.
-      assume_nothing: whether to allow for every convex curve equally, instead of an average over the prior curves.
+      gain: required speed-up per doubling, as a fraction.
+      assume_nothing: whether to allow every convex curve equally, instead of averaging over the prior curves.
     """
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
         return None
@@ -117,7 +118,7 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 
 
 def data_of(points: Points) -> extents.Data:
-    """Returns the data of ``extents_of``: the expected best of ``points.trials`` where a batch size has more trials."""
+    """Returns the data for ``extents_of``: the expected best of ``points.trials`` if a batch size has more trials."""
     ends = regimes.from_zero(points.low), points.high
     low, high, share = narrowing.expected_best(*ends, points.every, points.trials or 1)
     return extents.Data(points.batch_size, low, high, minimum_variance(points), share)
@@ -138,7 +139,7 @@ def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
 
 
 def minimum_variance(points: Points) -> np.ndarray | None:
-    """Returns the jackknife variances of a curve's points, the squares of their luck, if there are enough trials."""
+    """Returns the jackknife variances of a curve's points (their luck squared), if there are enough trials."""
     if points.sample is None or points.sample.low.shape[1] < samples.FEWEST_TRIALS:
         return None
     variance = weights.minimum_variance(samples.trial_steps(points.sample.low, points.sample.high))
@@ -174,14 +175,14 @@ def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | Non
     Args:
       batch_size: batch sizes, in examples.
       steps: steps to target, or their upper ends.
-      steps_low: lower ends. Without them, steps are exact.
+      steps_low: lower ends. By default, steps are exact.
     """
     ends = {"steps_low": steps if steps_low is None else steps_low, "steps_high": steps}
     return of_points(_points(pd.DataFrame({"batch_size": batch_size} | ends).astype(np.float64)))
 
 
 def read_points(file: Path) -> pd.DataFrame:
-    """Reads a file's rows: float64 batch_size, steps_low and steps_high (NaN: never reached), the rest as text."""
+    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN: never reached), the rest as text."""
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
@@ -266,19 +267,19 @@ def doubts(points_fit: PointsFit) -> list[str]:
 
 
 def extent_doubts(points_fit: PointsFit) -> list[str]:
-    """Returns the names of contradicted assumptions about the search, on which answers for any shape also depend."""
+    """Returns the names of contradicted assumptions about the search. Answers for any shape also depend on these."""
     return [name for name in doubts(points_fit) if name in OF_SEARCH]
 
 
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
-    """Returns the assumptions of every fit, one row each: ``names`` of its curve, then ``CHECK_COLUMNS``."""
+    """Returns the assumptions of every fit, one row each: ``names`` of the curve, then ``CHECK_COLUMNS``."""
     rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
     table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
     return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
 
 def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
-    """Formats the assumptions of every fit for a reader: a list for each fit, under its number in ``as_text``."""
+    """Formats the assumptions of every fit as text: a list for each fit, under its number in ``as_text``."""
     lines = []
     for i, one in enumerate(points_fits):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
@@ -288,7 +289,7 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
 
 
 def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = False) -> str:
-    """Formats the fits for a reader: one line each, reasons and doubts by row, and the assumptions."""
+    """Formats the fits as text: one line each, reasons and doubts by row, and the assumptions."""
     naming = [column for column in table.columns if column not in COLUMNS]
     rows = []
     reasons, doubts = [], []
@@ -326,7 +327,7 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
 
 
 def what_to_pay_for(table: pd.DataFrame) -> list[str]:
-    """Returns a note on the trials that would halve each interval, the median over curves for which it is known."""
+    """Returns a note on the trials that would halve each interval: the median over curves for which it is known."""
     words, counts = [], []
     for name in ("pays", "efficient"):
         known = table[f"{name}_halved_by"].dropna()

@@ -1,8 +1,8 @@
-"""Narrowing: how many more trials would halve the interval of *pays up to* or *efficient up to*.
+"""Narrowing: the additional trials that would halve the interval of *pays up to* or *efficient up to*.
 
-With m times the trials, a point is the expected steps of the best of k of them, which does not depend on m. The curve
-is the average of the prior curves that fit the data, and its steps are known up to the noise of such points.
-``narrowing_simulation`` compares these widths with simulated ones.
+If the number of trials is multiplied by m, a point is the expected number of steps of the best of k trials, which does
+not depend on m. The curve is the average of the prior curves that fit the data, and its steps are known up to the noise
+of such points. ``narrowing_simulation`` compares these widths with simulated ones.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Narrowing(NamedTuple):
 
     @property
     def halved_by(self) -> tuple[float, float]:
-        """The multiple of the trials that halves each interval, infinite if above all, or NaN if an end is open."""
+        """The multiple of the trials that halves each interval, infinite if above all, and NaN if an end is open."""
         return halved_by(self.pays), halved_by(self.efficient)
 
 
@@ -52,10 +52,10 @@ def expected(
 
 
 def shares(multiple: np.ndarray) -> np.ndarray:
-    """Returns the variance of the expected best of k from ``multiple`` times k trials, as a share of that from k.
+    """Returns the variance of the expected best of k from ``multiple`` times k trials, relative to k trials.
 
-    It is exact for large k if ln steps above the best are exponential. Then the gaps between ordered trials are
-    independent, and a gap counts with the probability that the best of k lies above it.
+    The result is exact for large k if ln steps above the best have an exponential distribution. Then the gaps between
+    ordered trials are independent, and each gap is weighted by the probability that the best of k lies above it.
     """
     return 1 / (2 * multiple - 1)
 
@@ -63,7 +63,7 @@ def shares(multiple: np.ndarray) -> np.ndarray:
 def expected_best(
     low: np.ndarray, high: np.ndarray, every: Sequence[np.ndarray], some: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns points as the expected best of ``some`` trials where a batch size has more, with ``shares`` of variance.
+    """Returns points as the expected best of ``some`` trials if a batch size has more, with ``shares`` of variance.
 
     Args:
       low, high: float64[n], the best of the first ``some`` trials is in (low, high], with low > 0.
@@ -72,8 +72,8 @@ def expected_best(
       some: number of trials.
 
     Returns:
-      low, high and shares, float64[n] each. The error of an evaluation counts less if the trials reached the target
-      at several of them, see ``weights.evaluations_share``.
+      low, high and shares, float64[n] each. The error of an evaluation counts less if the trials reached the target at
+      several evaluations (see ``weights.evaluations_share``).
     """
     low, high, share = low.copy(), high.copy(), np.ones(len(low))
     for i, steps in enumerate(every):
@@ -90,7 +90,7 @@ def _octaves(one: Extent) -> float:
 
 
 def halved_by(octaves: np.ndarray) -> float:
-    """Returns the multiple of the trials that halves a width, given those at ``MULTIPLES``. See ``Narrowing``."""
+    """Returns the multiple of the trials that halves a width, given the widths at ``MULTIPLES``. See ``Narrowing``."""
     if np.isnan(octaves[0]):
         return float("nan")
     half = octaves[0] / 2

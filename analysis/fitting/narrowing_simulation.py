@@ -30,7 +30,7 @@ AS_FIT = "expected by `fit`"
 
 
 class Search(NamedTuple):
-    """A simulated search with ``times`` as many trials as 64."""
+    """A simulated search with 64 × ``times`` trials."""
 
     scenario: Scenario
     times: int
@@ -110,7 +110,7 @@ def _as_fit(widths: Sequence[Narrowing]) -> list[dict[str, object]]:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the widths for a reader: by the way to spend trials, then the multiples that halve an interval."""
+    """Formats the widths as text: by the way to spend trials, then the multiples that halve an interval."""
     order = pd.CategoricalDtype([*WAYS, AS_FIT], ordered=True)
     ordered = table.astype({"way": order}).groupby(["way", "times", "batch_sizes"], observed=True)
     lines = [
@@ -131,7 +131,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 
 
 def _widths(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
-    """Formats the widths of one way to spend trials, at each luck."""
+    """Formats the widths of one way to spend trials, at each level of luck."""
     line = dict(zip(("way", "times", "batch sizes"), map(str, key), strict=True))
     for name, own in cells.groupby("answer", sort=False):
         medians = own.groupby("luck")["octaves"].median()
@@ -140,7 +140,7 @@ def _widths(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
 
 
 def _halved(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
-    """Formats the multiples that halve the intervals of one curve at one luck."""
+    """Formats the multiples that halve the intervals of one curve at one level of luck."""
     line = {"shape": str(key[0]), "luck": f"{cells['luck'].iloc[0]:.2f}"}
     at_first = cells[(cells["batch_sizes"] == SIZE) & ((cells["way"] == EXPECTED) | (cells["way"] == AS_FIT))]
     for name, own in at_first.groupby("answer", sort=False):

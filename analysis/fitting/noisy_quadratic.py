@@ -20,7 +20,7 @@ LONGEST = 6000  # maximum steps to reach a loss of a tenth or more with little n
 
 
 def least_steps(study: BatchStudy) -> float:
-    """Returns the steps for the best learning rate's expected loss to reach the target, or +inf if it never does."""
+    """Returns the steps until the best learning rate's expected loss reaches the target, or +inf if it never does."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
     reaches = _expected(study, rates, high, curvature) <= goal
@@ -34,7 +34,7 @@ def least_steps(study: BatchStudy) -> float:
 def best_of(study: BatchStudy, trials: int) -> float:
     """Returns the expected steps to target for the best of ``trials`` trials: geometric mean, middles of intervals.
 
-    A trial reaches the target at the first evaluation at which its loss does. The loss is a sum of squares of normal
+    A trial reaches the target at the first evaluation with a low enough loss. The loss is a sum of squares of normal
     numbers. It is approximated by the gamma distribution with the same three moments, with independent noise at each
     evaluation.
 
@@ -72,7 +72,7 @@ def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
 
 
 def _with_noise(study: BatchStudy, variance: float) -> BatchStudy:
-    """Returns the study at batch size 1 with this gradient variance, and a sufficient budget."""
+    """Returns the study at batch size 1, with this gradient variance and a sufficient budget."""
     options = {"noise": math.sqrt(variance)}
     budget = math.ceil(LONGEST * max(1.0, variance))
     return dataclasses.replace(study, batch_size=1, model_options=options, budget_steps=budget)

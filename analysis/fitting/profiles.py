@@ -27,7 +27,7 @@ class Profile(NamedTuple):
       ln_critical: [G], ln of B* in examples, evenly spaced.
       sharpness: [A], evenly spaced in log space.
       misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), which represents the
-        prior ln a ~ N(0, 1); the objective is Q = (n - 1) ln misfit.
+        prior ln a ~ N(0, 1). The objective is Q = (n - 1) ln misfit.
     """
 
     ln_critical: np.ndarray
@@ -69,10 +69,10 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
 
     Args:
       curves, squared: [n, c], ln steps of curves at n batch sizes, and their squares.
-      ln_steps, weights: [d, n], data and weights; weights may have any scale.
+      ln_steps, weights: [d, n], data and weights. Weights may have any scale.
 
     Returns:
-      float64[d, c], scaled as for weights with mean 1.
+      float64[d, c], scaled to weights with mean 1.
     """
     n = len(curves)
     weights = weights / weights.mean(axis=1, keepdims=True)
@@ -88,7 +88,7 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Computes a matrix product without BLAS, whose thread synchronization costs more than such small products."""
+    """Computes a matrix product without BLAS. Its thread synchronization would cost more than such small products."""
     return np.einsum("dn,nc->dc", left, right)
 
 
@@ -130,14 +130,15 @@ def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray
 def interval(
     x: np.ndarray, misfit: np.ndarray, n: int, level: float = LEVEL, estimated: int = 3
 ) -> tuple[float, np.ndarray, float]:
-    """Returns the best of values ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
+    """Returns the best value of ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
 
-    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated is misfit <= misfit_min (1 + F / f). Near its minimum, the
-    misfit is a parabola even if the data are exact and Q has a spike. The minimum and the ends are interpolated on it.
+    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated means misfit <= misfit_min (1 + F / f). Near its minimum,
+    the misfit is a parabola even if the data are exact and Q has a spike. The minimum and the ends are interpolated on
+    this parabola.
 
     Args:
       x: [g], evenly spaced.
-      misfit: [g], smallest misfit for each value, as in Profile.
+      misfit: [g], smallest misfit for each value (see ``Profile``).
       n: number of fitted points.
       level: confidence level of the interval.
       estimated: number of estimated parameters, including x.
@@ -170,7 +171,7 @@ def interval(
 def influence(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
 ) -> np.ndarray:
-    """Returns the derivatives of the fitted ln B* by each ln steps, to first order (Gauss-Newton): float64[n]."""
+    """Returns the derivatives of the fitted ln B* in each ln steps, to first order (Gauss-Newton): float64[n]."""
     moves = slopes(ln_batch, best)
     residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
     curvature = (moves.T * weights) @ moves
@@ -183,8 +184,8 @@ def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
     """Returns half the width of a 90 % interval of ln B*, by the delta method and a jackknife over shared points.
 
     Args:
-      moves: [n], derivatives of ln B* by ln steps.
-      left_out: [n, k], ln steps without point i; rows are NaN at batch sizes that have no answer without it.
+      moves: [n], derivatives of ln B* with respect to ln steps.
+      left_out: [n, k], ln steps without point i. Rows are NaN at batch sizes that have no answer without this point.
     """
     k = left_out.shape[1]
     if k < 2 or np.isnan(left_out).any():

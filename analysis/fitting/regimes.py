@@ -1,9 +1,9 @@
-"""Regimes of a curve of steps to target over batch size: the critical batch size with an honest 90 % interval.
+"""Regimes of a curve of steps to target over batch size: the critical batch size with a reliable 90 % interval.
 
 The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at large
 B, and a knee of sharpness a between them. With a = 1, it is the hyperbola of McCandlish et al. 2018, arXiv 1812.06162,
-eq. 2.11. The three regimes are those of Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical batch size B*
-= E_min / S_min is where the perfect-scaling line meets the plateau, whatever the sharpness. Its interval is a profile
+eq. 2.11. The three regimes follow Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical batch size B* =
+E_min / S_min is where the perfect-scaling line meets the plateau, for any sharpness. Its interval is a profile
 likelihood with an F quantile, plus a model error in quadrature. If the data contradict the shape, the verdict changes
 (see shapes, verdicts).
 """
@@ -40,12 +40,12 @@ class Fit(NamedTuple):
     Attributes:
       s_min: plateau in steps, or NaN if the curve does not show it.
       critical_batch_size: critical batch size in examples, or NaN if the best value is at the edge of the search range.
-      low, high: ends of its 90 % interval in examples, or NaN if open or not stated. Each end is a 95 % bound.
+      low, high: ends of the 90 % interval in examples, or NaN if open or not reported. Each end is a 95 % bound.
       sharpness: a, which is 1 for a hyperbola and larger for a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      plateau_seen: whether evaluations at the largest batch size were close enough together to see one.
-      caveats: reasons why the verdict is not stronger.
-      batch_size, ln_steps, weights: [n], the data, sorted by batch size; weights have mean 1.
+      plateau_seen: whether evaluations at the largest batch size were close enough together to see a plateau.
+      caveats: reasons for a weaker verdict.
+      batch_size, ln_steps, weights: [n], the data, sorted by batch size. Weights have mean 1.
       best: (ln B*, a, m) of the fitted curve.
       profile: the grid behind the fit.
       bound: largest ``profile.misfit`` inside the 90 % region.
@@ -82,7 +82,7 @@ class Fit(NamedTuple):
 
     @property
     def residuals(self) -> np.ndarray:
-        """[n], ln steps above the fitted curve."""
+        """Ln steps above the fitted curve, [n]."""
         return self.ln_steps - np.log(curve(self, self.batch_size))
 
 
@@ -122,7 +122,7 @@ def fit_each(
     left_out: np.ndarray | None = None,
     evidence: TrialEvidence | None = None,
 ) -> list[Fit]:
-    """Fits d data sets at the same n sorted batch sizes. Every argument but the first has a leading axis [d]."""
+    """Fits d data sets at the same n sorted batch sizes. All arguments except the first have a leading axis [d]."""
     if len(batch_size) < FEWEST_BATCH_SIZES:
         raise ValueError(f"a fit needs {FEWEST_BATCH_SIZES} batch sizes, not {len(batch_size)}")
     batch_size, low = np.asarray(batch_size, np.float64), from_zero(low)
@@ -140,9 +140,9 @@ def fit_each(
 
 
 class _Knee(NamedTuple):
-    """The best (ln B*, a, m), the interval of ln B* without and with its model error, and their sources.
+    """The best (ln B*, a, m), the intervals of ln B* without and with model error, and their sources.
 
-    Ends are [2] each, infinite if open.
+    Each interval's ends are [2], infinite if open.
     """
 
     best: tuple[float, float, float]
@@ -180,7 +180,7 @@ def _knee(
 def _fit(
     batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: ShapeChecks
 ) -> Fit:
-    """Returns the fit of a curve with this knee, and its statement."""
+    """Returns the fit of a curve with this knee, and the resulting statement."""
     ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
     claim = verdicts.decide(knee.data_ends, knee.ends, np.log(batch_size), plateau_seen, shape)
@@ -220,7 +220,7 @@ def from_zero(low: np.ndarray) -> np.ndarray:
 
 
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Returns the fitted curve's steps to target at ``batch_size``, as float64 of its shape."""
+    """Returns the fitted curve's steps to target at ``batch_size``, as float64 of the same shape."""
     ln_critical, sharpness, floor = fit.best
     return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 
@@ -269,7 +269,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
 
 
 def names(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Returns names of ``REGIMES`` that are probable enough at ``batch_size`` [p]: str[p], ``?`` otherwise."""
+    """Returns the names of sufficiently probable ``REGIMES`` at ``batch_size`` [p]: str[p], ``?`` otherwise."""
     shares = probabilities(fit, batch_size)
     names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
     if not fit.plateau_seen:

@@ -35,8 +35,8 @@ class Sample(NamedTuple):
     """The first k trials at each of n batch sizes.
 
     Attributes:
-      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach. Points used at
-        all batch sizes come first, one per column. Otherwise, trials are in order.
+      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach the target. Points
+        used at all batch sizes come first, one per column. Otherwise, trials are in order.
       common: fraction of points used at all batch sizes, or NaN if unknown.
       repeated: fraction of points also used at another batch size, or NaN if unknown.
     """
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the batch sizes used the same search points and therefore share their luck."""
+        """Whether the batch sizes used the same search points, and therefore share their luck."""
         return self.common >= SHARED
 
 
@@ -56,7 +56,8 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     """Returns the points of a curve from its trials: the ends of the minimum's interval, and relative weights.
 
     Args:
-      low, high: float64[..., n, k], NaN if a trial did not reach; at least one trial did at each of n batch sizes.
+      low, high: float64[..., n, k], NaN if a trial did not reach the target. At least one trial reached it at each of n
+        batch sizes.
 
     Returns:
       low, high and weights, float64[..., n] each.
@@ -66,12 +67,12 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Returns the argument ``left_out`` for ``regimes.fit``, from trials [..., n, k], with the same shape."""
+    """Returns the argument ``left_out`` of ``regimes.fit``, from trials [..., n, k], with the same shape."""
     return weights.without_each(trial_steps(low, high))
 
 
 def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
-    """Returns evidence from all trials [d, n, k], not only the best, or None if there are too few of them."""
+    """Returns evidence from all trials [d, n, k], not only the best, or None if there are too few trials."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
         return None
@@ -89,7 +90,7 @@ def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Returns each trial's steps to target: the middle of its interval, or infinite if not reached."""
+    """Returns each trial's steps to target: the middle of the interval, or infinite if not reached."""
     middle = (from_zero(low) + high) / 2
     return np.where(np.isnan(middle), np.inf, middle)
 
@@ -125,7 +126,7 @@ def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, 
 
     Returns:
       int[n, k], a trial order that puts common points first and in the same order, and the fractions of ``common`` and
-      of ``repeated`` points, see ``Sample``.
+      of ``repeated`` points (see ``Sample``).
     """
     k = len(points[0])
     keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]
@@ -147,10 +148,10 @@ class Outcomes(NamedTuple):
 
     Attributes:
       trials: one row per trial that counts, sorted by batch_size, study and trial: these columns, budget_steps,
-        steps_low, steps_high (NaN if the target was not reached) and point, its position in its search space (see
-        ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target. Repeats
-        do not count.
-      notes: remarks for a reader.
+        steps_low, steps_high (NaN if the target was not reached) and point, the trial's position in its search space
+        (see ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target.
+        Repeats do not count.
+      notes: remarks for the user.
       at_edge: ends of the search space at which the best trials cluster, by batch size, or None if unknown.
     """
 
@@ -186,7 +187,7 @@ def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
 
 
 def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, Strings]:
-    """Adds the preceding evaluation to trials for which only their end was published.
+    """Adds the preceding evaluation to trials with only a published end.
 
     Args:
       rows: rows in the format of ``Outcomes.trials``.
@@ -206,7 +207,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
 
 
 def _examples_apart(study: Plan) -> float | None:
-    """Returns the largest distance between evaluations in examples, if only that is known, or NaN if it is not."""
+    """Returns the largest distance between evaluations in examples if only this is known, or NaN if it is unknown."""
     details = study.plan().get("details", {})
     if "evaluation_samples" not in details:
         return None
@@ -215,7 +216,7 @@ def _examples_apart(study: Plan) -> float | None:
 
 
 def _budget(study: Plan, trials: pd.DataFrame) -> int:
-    """Returns the maximum steps per trial or, if a source does not state them, the most steps that one took."""
+    """Returns the maximum steps per trial or, if a source does not report it, the most steps of any trial."""
     if not KINDS[study.kind].recorded:
         return study.budget_steps
     most = trials["steps"].max()

@@ -1,9 +1,9 @@
-"""Growth: the power of the batch size by which the best trials' learning rate grows, and two rules of thumb.
+"""Growth: the power of the batch size with which the best trials' learning rate grows, and two rules of thumb.
 
-Under the linear rule it grows like the batch size, and under the square-root rule like its square root. Trials that
-needed up to ``NEARLY`` times the fewest steps at a batch size are nearly as good as the best. The geometric mean of
-their rates is less noisy than the best trial's rate. The power is the slope of its logarithm over that of the batch
-size, by least squares, with a Student's t interval from the residuals.
+Under the linear rule, the rate grows like the batch size, and under the square-root rule, like its square root. Trials
+that needed up to ``NEARLY`` times the fewest steps at a batch size are nearly as good as the best. The geometric mean
+of their rates is less noisy than the best trial's rate. The power is the slope of the logarithm of this mean over the
+logarithm of the batch size, by least squares, with a Student's t interval from the residuals.
 """
 
 import math
@@ -72,11 +72,12 @@ def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Gro
 
 
 def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.DataFrame:
-    """Returns a row of ``COLUMNS`` for each rate of each workload, with empty cells without an estimate.
+    """Returns a row of ``COLUMNS`` for each rate of each workload. Cells are empty if there is no estimate.
 
     Args:
       fitted: workloads.
-      up_to_critical: whether to use only batch sizes up to the critical one, if it is identified, and otherwise all.
+      up_to_critical: whether to use only batch sizes up to the critical batch size, if it is identified. Otherwise all
+        are used.
     """
     rows = []
     for one in fitted:

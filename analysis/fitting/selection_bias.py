@@ -1,4 +1,4 @@
-"""Selection bias (luck): how much better the answers of searches are than the same trials with new seeds.
+"""Selection bias (luck): the advantage of the answers of searches over the same trials with new seeds.
 
 ``ratios`` and ``summary`` describe a store. ``simulate`` runs searches in which all configurations are equal, so every
 selection is pure luck: the selected steps are below the truth, and the reported ones are not.
@@ -60,7 +60,7 @@ def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame, by: str = "dataset") -> pd.DataFrame:
-    """Returns a row of ``SUMMARY`` for each value in a column of ``ratios``, and one for all; these are the index."""
+    """Returns a row of ``SUMMARY`` for each value in a column of ``ratios``, and one for all values, as the index."""
     groups = [*((str(name), own) for name, own in table.groupby(by, sort=False)), (ALL, table)]
     return pd.DataFrame([_summary(own) for _, own in groups], index=pd.Index([name for name, _ in groups], name=by))
 
@@ -83,14 +83,14 @@ def simulate(
 ) -> list[Confirmed]:
     """Simulates searches with equal configurations: a trial needs 10,000 exp(spread z) steps, z standard normal.
 
-    ``results.rules.confirmation`` selects the candidates, the choice and the reporting repeats, and ``confirmations``
-    reads them as it reads a study.
+    ``results.rules.confirmation`` selects the candidates, the choice and the reporting repeats. ``confirmations`` reads
+    them like a study.
 
     Args:
       searches: number of searches.
       seed: seed for all searches.
       trials: number of trials per search.
-      confirm, top: as for a study.
+      confirm, top: number of repeats and of candidates, as in a study.
       spread: standard deviation of ln steps.
     """
     rng = np.random.default_rng(seed)

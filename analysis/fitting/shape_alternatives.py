@@ -1,8 +1,8 @@
-"""Bends: the fitted curve with one additional parameter, for stacks of data. A bend of size 0 is the curve itself.
+"""Alternative shapes: the fitted curve with one additional parameter, for stacks of data. Size 0 is the curve itself.
 
-slope: (1 + size) times the curve, so that it falls as B^-(1 + size) at small batch sizes. plateau: ln S rises by size
+slope: (1 + size) times the curve, which then falls as B^-(1 + size) at small batch sizes. plateau: ln S rises by size
 times ln B, starting at four critical batch sizes. knee: e^size times as sharp towards perfect scaling as on the other
-side. The line along which all of them start meets the plateau at B*.
+side. The line along which all alternatives start meets the plateau at B*.
 """
 
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ DIFFERENCE = 1e-4
 
 
 class Bent(NamedTuple):
-    """The best bent curve for each of d data sets.
+    """The best alternative curve for each of d data sets.
 
     Attributes:
       ln_critical, size: float64[d], parameters of the curve.
@@ -74,7 +74,7 @@ def fit(
     Args:
       bend: the additional parameter.
       ln_batch: [n].
-      ln_steps, weights: [d, n], data and weights; weights have mean 1.
+      ln_steps, weights: [d, n], data and weights. Weights have mean 1.
       start: [d, 2], ln B* and ln a to start from.
       noise: [d], residual variance, which weights the prior.
     """
@@ -105,7 +105,7 @@ def fit(
 
 
 def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Returns weighted residual sums of squares [d] around the unbent curves ``start`` [d, 2] (see ``fit``)."""
+    """Returns weighted residual sums of squares [d] around the original curves ``start`` [d, 2] (see ``fit``)."""
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     return _rest("straight", at, ln_batch, ln_steps, weights, np.zeros(len(at)))[1]
 

@@ -1,8 +1,9 @@
-"""Shapes: tests of the fitted shape against the bends that would invalidate the fit.
+"""Shapes: tests the fitted shape against alternatives that would invalidate the fit.
 
-The noise comes from the trials: the best of a third of them scatters less around the curve than the best of all, and
-its jackknife variance is an absolute scale. Without trials, the noise comes from the residuals. With the levels below,
-fewer than 5 % of curves with the fitted shape fail any check. docs/statistics/experiments.md lists the alternatives.
+The noise comes from the trials: the best of a third of the trials scatters less around the curve than the best of all,
+and its jackknife variance gives an absolute scale. Without trials, the noise comes from the residuals. With the levels
+below, fewer than 5 % of curves with the fitted shape fail any check. docs/statistics/experiments.md lists the
+alternatives.
 """
 
 from typing import Literal, NamedTuple
@@ -30,7 +31,7 @@ BOUND = 0.95  # confidence level of a lower end and of printed intervals
 
 
 class Check(NamedTuple):
-    """An assumption by name, the evidence in words, and the outcome."""
+    """The name of an assumption, a description of the evidence, and the outcome."""
 
     assumption: str
     seen: str
@@ -59,9 +60,9 @@ class ShapeChecks(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: smallest of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged. The
-        curve's bound is lowered by a positive ``shift``.
-      shift: octaves from the critical batch size for all trials to that for half of them, or NaN if unknown.
+      ln_low: smallest of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged. A
+        positive ``shift`` lowers the curve's bound.
+      shift: octaves from the critical batch size for all trials to the one for half of the trials, or NaN if unknown.
     """
 
     checks: tuple[Check, ...]
@@ -101,7 +102,7 @@ def check(
 
     Args:
       ln_batch: [n], sorted.
-      ln_steps, weights: [d, n], data and weights; weights have mean 1.
+      ln_steps, weights: [d, n], data and weights. Weights have mean 1.
       best: [d, 2], ln B* and a of the fitted curves.
       ends: [d, 2], ends of the intervals of ln B*, infinite if open.
       evidence: evidence from the trials, or None if they are unknown.
@@ -130,7 +131,7 @@ def check(
 
 
 class _FittedBend(NamedTuple):
-    """A bend of d data sets: the curve, standard errors [d, 2] of ln B* and size, t and degrees of freedom [d]."""
+    """An alternative for d data sets: curve, standard errors [d, 2] of ln B* and size, t and degrees of freedom [d]."""
 
     bent: Bent
     errors: np.ndarray
@@ -141,7 +142,7 @@ class _FittedBend(NamedTuple):
 def _bent(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, variance: np.ndarray
 ) -> dict[Bend, _FittedBend]:
-    """Fits every bend to d data sets; ``variance`` [d] is that of ln steps, or 0 to use the residuals."""
+    """Fits all alternatives to d data sets. ``variance`` [d] is the variance of ln steps, or 0 to use the residuals."""
     n, least = len(ln_batch), NEGLIGIBLE**2
     # Noise from the trials if known, and otherwise from the residuals.
     residual = shape_alternatives.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
@@ -163,7 +164,7 @@ def _bent(
 def _bend_checks(
     bend: Bend, fitted: _FittedBend, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray
 ) -> list[Check]:
-    """Checks that a bend has size 0, for d data sets; ``can_judge`` [d] marks those that can be judged."""
+    """Checks that an alternative has size 0, for d data sets. ``can_judge`` [d] marks data sets that can be judged."""
     below, above = LEVELS[bend]
     doubted = fitted.t < -stdtrit(fitted.freedom, 1 - below)
     doubted |= fitted.t > stdtrit(fitted.freedom, 1 - above)
@@ -180,7 +181,7 @@ def _bend_checks(
 
 
 def _words(bend: Bend, size: np.ndarray) -> str:
-    """Formats a bend's best size and the ends of its interval, as a slope or as a ratio of sharpnesses."""
+    """Formats an alternative's best size and the ends of its interval, as a slope or as a ratio of sharpnesses."""
     if bend == "knee":
         best, low, high = np.exp(np.clip(size, -10, 10))
         return f"a factor {best:.2g} [{low:.2g}, {high:.2g}] sharper towards perfect scaling"

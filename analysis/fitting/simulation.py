@@ -1,4 +1,4 @@
-"""Simulated searches: trials at several batch sizes that have a given critical batch size."""
+"""Simulated searches: trials at several batch sizes, with a given critical batch size."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ class Beyond(NamedTuple):
     Attributes:
       breaks: the check that must report it.
       curve: function that returns ln S / S_min at ln(B*/B).
-      harder: ratio of the steepness at the largest batch size to that at the smallest.
+      harder: ratio of the steepness at the largest batch size to the steepness at the smallest.
     """
 
     breaks: str
@@ -155,7 +155,7 @@ class Searches(NamedTuple):
 
 
 def scenarios() -> list[Scenario]:
-    """Returns all scenarios, with a single shape if there is no knee. Those of ``BEYOND`` come last."""
+    """Returns all scenarios, with a single shape if there is no knee. Scenarios in ``BEYOND`` come last."""
     knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
     own = itertools.product(knees, _STANDARD, NOISES, GRIDS)
     shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, _STANDARD, NOISES)
@@ -167,10 +167,10 @@ def scenarios() -> list[Scenario]:
 
 
 def draw(scenario: Scenario, datasets: int, rng: np.random.Generator, times: int = 1) -> Searches:
-    """Simulates trial-level data of a scenario, with ``times`` times its trials.
+    """Simulates trial-level data of a scenario, with its number of trials multiplied by ``times``.
 
     Search points are uniform on a square, and the optimum drifts across it with batch size. If all trials would miss
-    the target, as can happen in a harder search, the luckiest one reaches it.
+    the target, as can happen in a harder search, the luckiest trial reaches it.
     """
     ln_batch = np.log(scenario.batch_size)
     n = len(ln_batch)

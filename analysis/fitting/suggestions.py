@@ -1,9 +1,9 @@
-"""Suggestions: the further runs that are expected to narrow *pays up to* most for their cost.
+"""Suggestions: the additional runs that are expected to narrow *pays up to* most for their cost.
 
-A candidate is a new batch size, or as many trials again at one that the curve has. Its data are simulated from the
-present fit: those of a new batch size from three of the prior curves that fit, and those of further trials from the
-average curve. The fit with these data gives the expected width. Trials at one batch size need not be repeated at the
-others, because every point stays the expected best of the same number of trials.
+A candidate is a new batch size, or twice the number of trials at an existing one. Its data are simulated from the
+current fit: for a new batch size from three of the prior curves that fit, and for additional trials from the average
+curve. The fit with these data gives the expected width. Trials added at one batch size need not be added at the others,
+because every point remains the expected best of the same number of trials.
 """
 
 import itertools
@@ -30,11 +30,11 @@ Cost = Callable[[float, float], float]
 
 
 class Width(NamedTuple):
-    """How well *pays up to* is determined.
+    """The uncertainty of *pays up to*.
 
     Attributes:
-      octaves: width of its interval, in which an open end counts as ``OPEN``.
-      deviation: its standard deviation in ln B, which also changes if an end stays open.
+      octaves: width of the interval, with ``OPEN`` for an open end.
+      deviation: standard deviation in ln B, which also changes if an end stays open.
     """
 
     octaves: float
@@ -42,12 +42,12 @@ class Width(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """Further trials.
+    """A suggestion of additional trials.
 
     Attributes:
-      kind: one of ``KINDS``: a new batch size, more trials at one of the curve, or repeats at all of them.
-      batch_size: in the curve's unit, or NaN for repeats.
-      trials: number of further trials.
+      kind: one of ``KINDS``: a new batch size, more trials at an existing one, or repeats at all of them.
+      batch_size: batch size in the curve's unit, or NaN for repeats.
+      trials: number of additional trials.
       width: expected width of *pays up to*.
       cost: expected cost of the trials, in the unit of ``Cost``.
     """
@@ -70,16 +70,16 @@ def suggest(
     more_trials: bool = True,
     repeats: int = 0,
 ) -> list[Suggestion]:
-    """Returns suggestions that narrow *pays up to*, those that divide a gap first, then the one that narrows most
-    per cost.
+    """Returns suggestions that narrow *pays up to*: first those that divide a gap, then the one that narrows most per
+    cost.
 
     Args:
-      data: the present points.
+      data: the current points.
       counts: [n], number of trials at each batch size.
-      some: number of trials of which each point is the expected best.
+      some: number of trials behind the expected best at each point.
       cost: the cost of a trial.
-      sizes: new batch sizes to consider, see ``new_sizes``.
-      gain: speed-up required of a doubling, as a fraction.
+      sizes: new batch sizes to consider (see ``new_sizes``).
+      gain: required speed-up per doubling, as a fraction.
       more_trials: whether trials can be added to a batch size. Pruned curves have no expected best.
       repeats: number of repeats of the best trial to consider at every batch size.
     """
@@ -110,10 +110,10 @@ def suggest(
 
 
 def gaps(data: Data, gain: float = GAIN) -> list[tuple[float, float]]:
-    """Returns neighbours more than an octave apart that the answer depends on.
+    """Returns neighbouring batch sizes that are more than an octave apart and that the answer depends on.
 
     Steps to target are interpolated between batch sizes, which is wrong at a knee within a wide gap. The answer depends
-    on the batch sizes of its interval and on those half as large.
+    on the batch sizes in its interval and on batch sizes half as large.
     """
     pays = pays_up_to(data, gain)
     start = -np.inf if np.isnan(pays.low) else pays.low / 2
@@ -144,7 +144,7 @@ def pays_up_to(data: Data, gain: float = GAIN) -> Extent:
 
 
 def width(data: Data, gain: float) -> Width:
-    """Returns how well *pays up to* is determined."""
+    """Returns the uncertainty of *pays up to*."""
     probability = extents.posterior(*data)
     pays = extents.interval(probability, data.batch_size, PAYS, gain)
     return Width(octaves(pays), extents.deviation(probability, data.batch_size, PAYS, gain))
@@ -160,7 +160,7 @@ def _prior(data: Data) -> curve_prior.PriorCurves:
 
 
 def _at_new_size(data: Data, size: float, gain: float) -> tuple[Width, float]:
-    """Returns the expected width with one more batch size, and the expected steps there."""
+    """Returns the expected width with one more batch size, and the expected steps at that size."""
     half = float(np.median(np.log(data.high / data.low))) / 2
     grown, i = _inserted(data, size)
     prior = _prior(grown)
@@ -180,7 +180,7 @@ def _at_new_size(data: Data, size: float, gain: float) -> tuple[Width, float]:
 
 
 def _with_trials(data: Data, i: int, multiple: float, steps: float, gain: float) -> Width:
-    """Returns the expected width with ``multiple`` times ``some`` trials at a batch size, given the steps there."""
+    """Returns the expected width with ``multiple`` times ``some`` trials at a batch size, given its steps."""
     share = float(narrowing.shares(np.array(multiple)))
     shrunk = np.sqrt(share / data.share[i])
     low, high = (steps * np.exp(shrunk * np.log(end[i] / steps)) for end in (data.low, data.high))
@@ -188,7 +188,7 @@ def _with_trials(data: Data, i: int, multiple: float, steps: float, gain: float)
 
 
 def _inserted(data: Data, size: float) -> tuple[Data, int]:
-    """Returns the data with one more batch size, whose steps are 1, and its index."""
+    """Returns the data with one more batch size, which has 1 step, and its index."""
     i = int(np.searchsorted(data.batch_size, size))
     variance = None if data.variance is None else np.insert(data.variance, i, np.nan)
     low, high, share = (np.insert(own, i, 1.0) for own in (data.low, data.high, data.share))

@@ -28,7 +28,7 @@ class Statement(NamedTuple):
     Attributes:
       verdict: identified, at_least, at_most or not_identified.
       ends: [2], ends of the interval of ln B*, infinite if open.
-      caveats: reasons why the verdict is not stronger.
+      caveats: reasons for a weaker verdict.
     """
 
     verdict: Verdict
@@ -39,7 +39,7 @@ class Statement(NamedTuple):
 def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
     """Returns the error due to the fitted shape at both ends of an interval, ``widths`` [2] away from its best value.
 
-    Both are logarithms of ratios; the error is 0 at an open end.
+    Both errors are logarithms of ratios, and 0 at an open end.
     """
     times = TIMES_IF_CHECKED if all(shapes.sides(ln_best, ln_batch)) else TIMES_IF_UNCHECKED
     return np.where(np.isfinite(widths), np.minimum(OCTAVES * OCTAVE, times * widths), 0)
@@ -48,13 +48,13 @@ def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.
 def decide(
     data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
 ) -> Statement:
-    """Selects the statement that an interval of ln B* and the checks of the shape allow.
+    """Selects the statement that an interval of ln B* and the shape checks support.
 
-    If a check of the shape fails, no interval is stated, only a lower bound that also holds for the bent curves.
+    If a shape check fails, no interval is reported, only a lower bound that also holds for the alternative curves.
 
     Args:
-      data_ends: [2], ends without model error, which decide the verdict.
-      ends: [2], ends of the stated interval, which includes the model error.
+      data_ends: [2], ends without model error, which determine the verdict.
+      ends: [2], ends of the reported interval, which includes the model error.
       ln_batch: [n], sorted.
       plateau_seen: whether evaluations were close enough together to see a plateau.
       shape: checks of the curve's shape.

@@ -1,4 +1,4 @@
-"""Weights of batch sizes in a fit. They are smaller if evaluations are far apart relative to the luck of trials."""
+"""Weights of batch sizes in a fit. Weights are smaller if evaluations are far apart relative to the luck of trials."""
 
 import numpy as np
 from scipy.special import gammaln
@@ -7,8 +7,8 @@ from scipy.special import gammaln
 def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray) -> np.ndarray:
     """Returns weights with mean 1, proportional to 1 / (v + (ln width)^2 / 12).
 
-    The width is that of the evaluation interval; v is the mean of ``minimum_variance`` over batch sizes. If v cannot be
-    estimated (one trial each, or only one that reached the target), all weights are equal.
+    The width is the ratio of the ends of the evaluation interval, and v is the mean of ``minimum_variance`` over batch
+    sizes. If v cannot be estimated (one trial each, or only one that reached the target), all weights are equal.
 
     Args:
       low, high: float64[..., n], the answers' intervals in steps, low > 0.
@@ -32,10 +32,10 @@ def minimum_variance(trial_steps: np.ndarray, some: int | None = None) -> np.nda
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
-      some: number of trials of which to take the minimum, less than k, instead of half.
+      some: number of trials, below k, over which to take the minimum. The default is half.
 
     Returns:
-      float64[..., n], or NaN if fewer than two trials reached.
+      float64[..., n], or NaN if fewer than two trials reached the target.
     """
     k = trial_steps.shape[-1]
     if k < 2:
@@ -47,14 +47,14 @@ def without_each(trial_steps: np.ndarray, some: int | None = None) -> np.ndarray
     """Returns the expected ln minimum over k/2 of the trials, leaving out each of the k trials in turn.
 
     The expectation over all subsets of k/2 trials, or of ``some``, is a weighted sum of order statistics with
-    closed-form weights. A trial that never reached has no steps, so the expectation covers the subsets whose best trial
-    reached: the weights are renormalised over the trials that reached.
+    closed-form weights. A trial that never reached the target has no steps, so the expectation covers only subsets
+    whose best trial did: the weights are renormalised over the trials that reached the target.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
 
     Returns:
-      float64[..., n, k], the value without each trial, or NaN if fewer than two trials reached.
+      float64[..., n, k], the value without each trial, or NaN if fewer than two trials reached the target.
     """
     k = trial_steps.shape[-1]
     order = np.argsort(trial_steps, axis=-1, kind="stable")
@@ -75,10 +75,11 @@ def without_each(trial_steps: np.ndarray, some: int | None = None) -> np.ndarray
 
 
 def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
-    """Returns the expected ln minimum over a random ``some`` of k trials, over draws in which the best trial reached.
+    """Returns the expected ln minimum over ``some`` of k trials, given that the best one reached the target.
 
     Args:
-      trial_steps: float64[..., n, k], steps to target, infinite if not reached; one trial did at each batch size.
+      trial_steps: float64[..., n, k], steps to target, infinite if not reached. At least one trial reached it at each
+        batch size.
       some: 1 to k.
 
     Returns:
@@ -92,13 +93,13 @@ def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
 
 
 def evaluations_share(trial_steps: np.ndarray, some: int) -> float:
-    """Returns how much of the variance of one evaluation interval is left in the expected best of ``some`` trials.
+    """Returns the fraction of one evaluation interval's variance that remains in the expected best of ``some`` trials.
 
-    Trials that reached their target between the same two evaluations share the error of that interval, and others do
-    not. It is 1 if all of them do.
+    Trials that reached their target between the same two evaluations share the error of that interval. Others do not.
+    The fraction is 1 if all trials share it.
 
     Args:
-      trial_steps: float64[k], steps to target, infinite if not reached. One trial did.
+      trial_steps: float64[k], steps to target, infinite if not reached. At least one trial reached it.
       some: 1 to k.
     """
     ordered = np.sort(trial_steps)

@@ -1,4 +1,4 @@
-"""Answers: how far more devices pay off, for every curve in a store, a file of points or a paper, and every device."""
+"""Answers: how far more devices pay off, for each device and each curve in a store, a file of points or a paper."""
 
 import collections
 import time
@@ -60,10 +60,10 @@ class Subject(NamedTuple):
     """A curve or a factorization whose pay-off is requested.
 
     Attributes:
-      names: columns that identify it in tables.
+      names: columns that identify the subject in tables.
       title: name in pictures.
       steps: the fit of steps to target over batch size with its points, or the epochs of a factorization.
-      notes: remarks for a reader.
+      notes: remarks for the user.
       times: measured seconds per step, or published runs.
     """
 
@@ -80,17 +80,17 @@ class Subject(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How far a subject pays off on one device kind.
+    """The pay-off of a subject on one device kind.
 
     Attributes:
       subject: the curve or factorization.
       device_kind: device kind, or empty if no device was timed.
-      gain: speed-up required of a doubling, as a fraction.
-      pays, efficient: batch sizes up to which it pays off to double batch and devices together, and up to which a
-        batch is efficient, whatever the shape of the curve.
+      gain: required speed-up per doubling, as a fraction.
+      pays, efficient: batch sizes up to which doubling batch and devices together pays off, and up to which a batch is
+        efficient, for any shape of the curve.
       measured, predicted, published: time to target with seconds per step of this origin, or None.
       predicted_by: source of the prediction.
-      notes: remarks for a reader.
+      notes: remarks for the user.
     """
 
     subject: Subject
@@ -119,17 +119,17 @@ class Answer(NamedTuple):
 def of_store(
     folder: Folder, request: TargetRequest = None, where: Sequence[str] = (), report: Report | None = None
 ) -> list[Subject]:
-    """Returns a store's curves, both as selected and as confirmed, and its factorizations over cores.
+    """Returns a store's curves, both selected and confirmed, and its factorizations over cores.
 
     Args:
       folder: folder of the store.
       request: metric and value to use instead of the studies' own targets.
-      where: conditions on batch-size studies, as in ``workload_studies.of_store``. With any condition, factorizations
-        are left out.
+      where: conditions on batch-size studies (see ``workload_studies.of_store``). With any condition, factorizations
+        are omitted.
       report: called with progress lines.
 
     Raises:
-      BadInput: there is no store, or it has no study that could pay off.
+      BadInput: there is no store, or it has no study whose pay-off could be computed.
     """
     began = time.monotonic()
     drawn = kind_views.drawn(store.catalogue(folder))
@@ -199,9 +199,9 @@ def of_paper(source: str, report: Report | None = None) -> list[Subject]:
 
 
 def gpt3_rows() -> pd.DataFrame:
-    """Returns the published runs of GPT-3 175B as rows with given steps, like those of ``time_files.read``.
+    """Returns the published runs of GPT-3 175B as rows whose steps are known, in the format of ``time_files.read``.
 
-    The first block of a run is its seconds before the first step plus a median block.
+    The first block of a run consists of its seconds before the first step, plus a median block.
     """
     runs = published_numbers.gpt3_runs()
     block = runs["steps_between_evaluations"]
@@ -229,11 +229,11 @@ def of_gpt3() -> Subject:
 
 
 def of_runs(file: Path, basis: Basis) -> list[Subject]:
-    """Returns the workloads in a file of runs with given steps, with a curve if there are enough batch sizes.
+    """Returns the workloads in a file of runs whose steps are known, with a curve if there are enough batch sizes.
 
     Args:
       file: path of the file, as read by ``time_files.read``.
-      basis: basis of its rows.
+      basis: basis of the rows.
 
     Raises:
       BadInput: the file is invalid, or has no column steps.
@@ -250,7 +250,7 @@ def of_runs(file: Path, basis: Basis) -> list[Subject]:
 
 
 def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
-    """Returns the subject of runs with given steps, which start with its curve if their steps have a batch size."""
+    """Returns the subject of runs whose steps are known, with a curve over batch size if rows have a batch size."""
     with_batch = rows[rows["batch_size"].notna()]
     steps = known_runs.curve(with_batch) if len(with_batch) else float(rows["steps"].median())
     times = tuple(_given_times(rows, steps, by, notes))
@@ -258,7 +258,7 @@ def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> S
 
 
 def _given_times(rows: pd.DataFrame, steps: PointsFit | float, by: str, notes: Strings = ()) -> list[KnownTimes]:
-    """Returns the times of runs with given steps, noting the critical batch size by their curve ``steps``."""
+    """Returns the times of runs whose steps are known. Notes the critical batch size from their curve ``steps``."""
     if isinstance(steps, PointsFit):
         notes = tuple(filter(None, (*notes, known_runs.critical(rows, steps))))
     return known_runs.of_rows(rows, by, notes)
@@ -286,16 +286,16 @@ def answers(
     choosable: bool = False,
     report: Report | None = None,
 ) -> list[Answer]:
-    """Returns how far each subject pays off on each device kind with times.
+    """Returns the pay-off of each subject on each device kind with times.
 
     Args:
       subjects: curves and factorizations.
-      gain: speed-up required of a doubling, as a fraction in (0, 1).
-      measured: file of measured step times, which replace those of the store.
-      predicted: file of predicted step times, which replace those without communication.
-      published: file of published step times, which replace those of the paper.
-      assume_nothing: whether ``pays`` and ``efficient`` allow for every convex curve, see ``fits.extents_of``.
-      choosable: whether a user can select subjects with --where, in which case errors mention it.
+      gain: required speed-up per doubling, as a fraction in (0, 1).
+      measured: file of measured step times, which replace the times in the store.
+      predicted: file of predicted step times, which replace the predictions without communication.
+      published: file of published step times, which replace the times in the paper.
+      assume_nothing: whether ``pays`` and ``efficient`` allow every convex curve (see ``fits.extents_of``).
+      choosable: whether a user can select subjects with --where. If so, errors mention the option.
       report: called with progress lines.
 
     Raises:
@@ -326,7 +326,7 @@ def _without_communication(times: Sequence[Times]) -> list[StepTimes]:
 
 
 def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, choosable: bool) -> list[list[Times]]:
-    """Returns the times of every subject: rows that name it, with a batch size unless it is a factorization."""
+    """Returns the times of every subject: rows with its name, and with a batch size unless it is a factorization."""
     named = [name for name in NAMES if name in rows]
     workloads = {tuple(one.names.get(name) for name in NAMES[:2]) for one in subjects}
     if not named and len(workloads) > 1:
@@ -428,7 +428,7 @@ def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
 
 
 def _open_ends(verdict: text.Verdict, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
-    """Returns notes on ends that the curve would allow but the ascending ``numbers`` [k] do not reach."""
+    """Returns notes on ends that the curve would allow but that the ascending ``numbers`` [k] do not reach."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
         f"{what}: the interval of the last doubling reaches the {which} value in the data, {end:,.10g}"
@@ -462,7 +462,7 @@ def _s(count: float) -> str:
 
 
 def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
-    """Returns notes on a file's batch sizes outside the curve; a store may have them without an answer there.
+    """Returns notes on a file's batch sizes outside the curve. A store may have such sizes without an answer.
 
     ``as_share``: whether smaller batch sizes on one device are used as its share of a larger batch.
     """
@@ -487,7 +487,7 @@ def _pay_off(one: Subject, times: Times, gain: float) -> PayOff | None:
 
 
 def table(found: Sequence[Answer]) -> pd.DataFrame:
-    """Returns a row for each answer: the names of its subject, then ``PAYOFF``."""
+    """Returns a row for each answer: the names of the subject, then ``PAYOFF``."""
     rows = []
     for one in found:
         row = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
@@ -508,7 +508,7 @@ def table(found: Sequence[Answer]) -> pd.DataFrame:
 
 
 def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.DataFrame:
-    """Returns a row for each device count of each answer: the names of its subject, then ``PAYOFF_TIMES``.
+    """Returns a row for each device count of each answer: the names of the subject, then ``PAYOFF_TIMES``.
 
     Args:
       found: the answers.
@@ -556,7 +556,7 @@ def _named(owners: Sequence[Answer], values: pd.DataFrame) -> pd.DataFrame:
 
 
 class Prices(NamedTuple):
-    """Prices per device-hour: for any device, or for each named kind."""
+    """Prices per device-hour, either for any device or for each named kind."""
 
     any_device: float
     of_kind: dict[str, float]
@@ -567,7 +567,7 @@ class Prices(NamedTuple):
 
 
 def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
-    """Parses prices such as ``2.5`` and ``TPU v4=3.22``. Returns None without any.
+    """Parses prices such as ``2.5`` and ``TPU v4=3.22``. Returns None if there are no prices.
 
     Raises:
       BadInput: a price is not a positive number, or its device is not among ``kinds``.
@@ -591,7 +591,7 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 
 
 def as_text(found: Sequence[Answer]) -> str:
-    """Formats the answers for a reader: one line each, then notes, and the meaning of the numbers."""
+    """Formats the answers as text: one line each, then notes, and the meaning of the numbers."""
     naming = [str(name) for name in _named(found, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
     alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "estimate") for one in found]
     apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
@@ -625,7 +625,7 @@ def as_text(found: Sequence[Answer]) -> str:
 
 
 def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
-    """Formats time to target and device-hours for a reader, one block per answer."""
+    """Formats time to target and device-hours as text, one block per answer."""
     blocks = []
     for one in found:
         lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
@@ -674,7 +674,7 @@ def _block(pay_off: PayOff, times: Sequence[Json]) -> str:
 
 
 def _ends(row: Json, name: str) -> str:
-    """Formats the ends of an interval, or empty if there is no number."""
+    """Formats the ends of an interval. Empty if there is no number."""
     if np.isnan([row[name], row[f"{name}_low"], row[f"{name}_high"]]).any():
         return ""
     return f"[{text.number(row[f'{name}_low'])}, {text.number(row[f'{name}_high'])}]"

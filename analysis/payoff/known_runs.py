@@ -1,13 +1,13 @@
-"""Runs with given steps: time to target of systems of which both steps and seconds per step are given.
+"""Runs whose steps are known: time to target of systems for which both steps and seconds per step are given.
 
 Such runs need no curve over batch sizes. Seconds to target are the seconds before the first step, plus steps times
-seconds per step. The runs of one system are pooled: its time is their median. The 90 % interval of a system contains
+seconds per step. The runs of one system are pooled: its time is their median. The 90 % interval of a system includes
 three errors, which add in quadrature:
 
 - the spread between runs, pooled over all systems as a standard deviation of ln seconds, with Student's t. It is at
-  least as wide as the range of the system's own runs, which includes the total that a run states itself,
-- the spacing of evaluations, because the target may have been reached right after the evaluation before,
-- the error of seconds per step, if the file has it.
+  least as wide as the range of the system's own runs, including the totals that the runs report,
+- the spacing of evaluations, because the target may have been reached right after the previous evaluation,
+- the error of seconds per step, if the file contains it.
 """
 
 import math
@@ -40,12 +40,12 @@ class KnownTimes(NamedTuple):
       basis: measured or published.
       by: source of the rows.
       devices, batch_size: device count and batch size of each system, NaN if a step uses all data.
-      seconds: median seconds to target over its runs.
-      stated: median of the seconds to target that its runs state themselves, or else of ``seconds``.
+      seconds: median seconds to target over the runs.
+      stated: median of the seconds to target that the runs report, or else of ``seconds``.
       before: median seconds before the first step, which ``seconds`` includes.
-      runs: number of its runs.
+      runs: number of runs.
       below, above: 90 % bounds on the error of ln seconds.
-      notes: remarks for a reader.
+      notes: remarks for the user.
     """
 
     device_kind: str
@@ -72,7 +72,7 @@ class KnownTimes(NamedTuple):
 def seconds(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns rows with float64 columns ``seconds``, ``earliest`` and ``stated``, one row per run.
 
-    They are the seconds to target, those to the evaluation before, and those that the run states itself, if any.
+    They are the seconds to target, to the previous evaluation, and to the target as reported by the run, if any.
     """
     rows = rows.copy()
     default: Json = {"seconds_before_first_step": 0.0, "seconds_to_target": np.nan, "system": ""}
@@ -88,7 +88,7 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
-    """Returns the runs in rows from ``time_files.read``, which have one basis, for each device kind.
+    """Returns the runs in rows from ``time_files.read``, for each device kind. All rows have the same basis.
 
     Args:
       rows: the rows, one per run.
@@ -109,7 +109,7 @@ def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes
 
 
 def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
-    """Returns the 90 % bound on ln seconds of one run, and whether repeated runs show it."""
+    """Returns the 90 % bound on ln seconds of one run, and whether it is estimated from repeated runs."""
     groups = np.log(rows["stated"]).groupby([rows["device_kind"], *(rows[name] for name in SYSTEM)], dropna=False)
     free = len(rows) - groups.ngroups
     squares = float(((np.log(rows["stated"]) - groups.transform("mean")) ** 2).sum())
@@ -119,7 +119,7 @@ def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
 
 
 class _System(NamedTuple):
-    """Numbers of one system, with the names and order of ``KnownTimes``."""
+    """Numbers of one system, with the same names and order as in ``KnownTimes``."""
 
     devices: float
     batch_size: float
@@ -156,7 +156,7 @@ def _system(own: pd.DataFrame, width: float) -> _System:
 
 
 def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
-    """Returns notes on the runs of a device kind: how many were pooled, and which took longer than their steps."""
+    """Returns notes on a device kind's runs: the number of pooled runs, and those that took longer than their steps."""
     basis = own["basis"].iloc[0]
     words = [f"{basis}: {len(own)} run{_s(len(own))} of {systems} system{_s(systems)}, with given steps"]
     longer = own[np.abs(own["seconds"] / own["stated"] - 1) > DIFFERENT]
@@ -174,11 +174,11 @@ def _s(count: int) -> str:
 
 
 def pay_off(times: KnownTimes, gain: float) -> PayOff:
-    """Returns time to target for each device count, at the fastest of its systems, and the gains from doublings.
+    """Returns time to target on the fastest system for each device count, and the gains from doublings.
 
     Args:
       times: the runs.
-      gain: speed-up required of a doubling, as a fraction.
+      gain: required speed-up per doubling, as a fraction.
     """
     own = times.fastest()
     i, j = time_to_target.doublings(own.devices)
@@ -200,17 +200,17 @@ def pay_off(times: KnownTimes, gain: float) -> PayOff:
 
 
 def curve(rows: pd.DataFrame) -> PointsFit:
-    """Returns the fit of steps to target over batch size: medians over all runs of a batch size, of any system."""
+    """Returns the fit of steps to target over batch size: medians over all runs of a batch size on any system."""
     rows = seconds(rows)
     medians = rows.groupby("batch_size")[["steps_low", "steps"]].median().reset_index()
     return fits.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
 
 
 def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
-    """Returns two estimates of the critical batch size B* in examples, if steps are a hyperbola S (1 + B*/B).
+    """Returns two estimates of the critical batch size B* in examples, if steps follow a hyperbola S (1 + B*/B).
 
-    Both are least squares over all runs: examples to target over B, which is sensitive to large batch sizes, and steps
-    over 1/B, which is sensitive to small ones. Either is NaN if it is not positive. Neither has an interval.
+    Both are least-squares fits to all runs: examples to target over B, which is sensitive to large batch sizes, and
+    steps over 1/B, which is sensitive to small ones. An estimate is NaN if it is not positive. Neither has an interval.
     """
     batch_size, steps = (rows[name].to_numpy(np.float64) for name in ("batch_size", "steps"))
     slope, start = np.polyfit(batch_size, batch_size * steps, 1)
@@ -222,9 +222,9 @@ def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
 
 
 def critical(rows: pd.DataFrame, steps: PointsFit) -> str:
-    """Describes the critical batch size of runs by ``steps``, their curve, and by ``hyperbola``.
+    """Describes the critical batch size of runs, from their curve ``steps`` and from ``hyperbola``.
 
-    Returns an empty text unless the hyperbola lies beyond the batch sizes of the runs.
+    Returns an empty string unless the hyperbola's estimate lies beyond the batch sizes of the runs.
     """
     sizes = rows["batch_size"].unique()
     if len(sizes) < FEWEST:

@@ -1,13 +1,13 @@
 """Step times: measured or predicted seconds per step against devices and batch size.
 
 Measured times come from the runs in a store. Predicted times come from a file, or from the times of one device: n
-devices, each with its share of the batch, take at least as long as one device with that share. That is *without
-communication*.
+devices, each with its share of the batch, take at least as long as one device with that share. Such a prediction is
+*without communication*.
 
-Batch sizes between the timed ones also count. Between neighbours up to a factor of 4 apart, ln seconds are interpolated
+Batch sizes between timed ones also count. Between neighbours up to a factor of 4 apart, ln seconds are interpolated
 over ln batch size, with at most the curvature of a fixed time plus a time per example. Neighbours farther apart leave a
-gap. In a gap, and for shares beyond the timed ones, only bounds hold: a step with more examples takes at least as long
-in total, and at most as long per example.
+gap. In a gap, and for shares beyond the timed batch sizes, only bounds hold: a step with more examples takes at least
+as long in total, and at most as long per example.
 """
 
 import itertools
@@ -53,9 +53,9 @@ class StepTimes(NamedTuple):
       devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step uses all data.
       below, above: float64[r], 90 % bounds on the error of ln seconds, below and above.
       shared: float64[2], the parts of ``below`` and ``above`` shared by all rows.
-      notes: remarks for a reader.
-      divided: whether all rows are for one device, so that more devices take as long as one with its share of the
-          batch.
+      notes: remarks for the user.
+      divided: whether all rows are for one device. If so, more devices take as long as one device with its share of the
+        batch.
     """
 
     device_kind: str
@@ -77,7 +77,7 @@ class StepTimes(NamedTuple):
         return below, above
 
     def within(self, smallest: float, largest: float) -> "StepTimes":
-        """Returns the rows at a curve's batch sizes, or at shares of them, because steps beyond are unknown."""
+        """Returns the rows at a curve's batch sizes, or at shares of them, because other steps are unknown."""
         return self.at(((self.batch_size >= smallest) | self.divided) & (self.batch_size <= largest))
 
     def at(self, rows: np.ndarray) -> "StepTimes":
@@ -94,7 +94,7 @@ class StepTimes(NamedTuple):
         return found
 
     def choices(self, smallest: float, largest: float) -> "dict[float, Choices]":
-        """Returns the batch sizes available for each device count, within those of a curve.
+        """Returns the batch sizes available for each device count, within the range of a curve.
 
         Args:
           smallest, largest: range of the curve's batch sizes (ignored if a step uses all data).
@@ -158,7 +158,7 @@ class Choices(NamedTuple):
 
 
 def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
-    """Returns the times measured by the runs of a workload, one item per device kind, sorted by its name.
+    """Returns the times measured by the runs of a workload, one item per device kind, sorted by name.
 
     All steps at a number of devices and a batch size are averaged. Times of emulated devices are not used. Neither are
     steps of several trials at once (batched lanes, or device groups with separate trials), which measure throughput.
@@ -181,7 +181,7 @@ def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
 
 
 def _kind(run: Json) -> str:
-    """Returns the device kind, which for a CPU includes the number of cores per device if there are several."""
+    """Returns the device kind. For a CPU, it includes the number of cores per device if there are several."""
     cores = (run["physical_cores"] or 1) // run["device_count"] if run["backend"] == "cpu" else 1
     kind = run["device_kind"] or "unknown"
     return f"{kind}, {cores} cores each" if cores > 1 else kind
@@ -199,7 +199,7 @@ def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: Strin
 
 
 def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> tuple[float, bool]:
-    """Returns the 90 % bound on the error of ln measured time, and whether the times [r] show it.
+    """Returns the 90 % bound on the error of ln measured time, and whether it is estimated from the times [r].
 
     The estimate uses each time's distance from the straight line, in log space, between its two neighbours in batch
     size. This estimator by Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625) needs no law for
@@ -222,7 +222,7 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
 
 
 def without_communication(measured: StepTimes) -> StepTimes | None:
-    """Predicts times of n devices, each with 1/n of the batch, from those of one. Returns None if there are too few."""
+    """Predicts times of n devices, each with 1/n of the batch, from times of one device. None if there are too few."""
     alone = measured.at(measured.devices == 1)
     if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
@@ -230,7 +230,7 @@ def without_communication(measured: StepTimes) -> StepTimes | None:
 
 
 def of_core_curve(curve: CoreCurve) -> StepTimes | None:
-    """Returns a factorization's seconds per epoch on real cores as step times, or None without any."""
+    """Returns a factorization's seconds per epoch on real cores as step times, or None if they are missing."""
     if not curve.members:
         return None
     hardware = curve.representative.hardware
@@ -244,7 +244,7 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
 def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
     """Returns the step times in rows from ``time_files.read``, for each device kind and basis.
 
-    Predicted rows share the smallest part of their ranges. If its range is that wide, each row keeps a separate error
+    Predicted rows share the smallest part of their ranges. If that part is wide enough, each row keeps a separate error
     of × or / 1.12, which does not cancel in ratios.
     """
     result = []

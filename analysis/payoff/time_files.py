@@ -1,7 +1,7 @@
-"""Files of step times: seconds per step measured, predicted or published elsewhere, with or without given steps.
+"""Files of step times: seconds per step that were measured, predicted or published, with or without steps.
 
-With a column ``steps``, each row is a run whose steps to target are given as well. Then rows may repeat, because runs
-of one system are pooled, and an interval of the seconds per step is optional.
+With a column ``steps``, each row is a run whose steps to target are known as well. In this case, rows may repeat,
+because runs of one system are pooled, and an interval of the seconds per step is optional.
 """
 
 import io
@@ -26,7 +26,7 @@ FROM_ZERO = OF_RUNS[:2]  # columns in which 0 is a number like others
 def read(file: Path, basis: Basis) -> pd.DataFrame:
     """Reads a CSV or Parquet file of step times, with the columns ``COLUMNS`` and any of ``NAMES``.
 
-    A file with a column ``STEPS`` may also have ``OF_RUNS`` and ``SYSTEM``, and needs no ``INTERVAL``.
+    A file with a column ``STEPS`` may also have ``OF_RUNS`` and ``SYSTEM``, and does not need ``INTERVAL``.
 
     Args:
       file: path of the file.
@@ -133,7 +133,7 @@ def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
 
 
 def _right(name: str) -> str:
-    """Describes the numbers that a column may have."""
+    """Describes the numbers that a column may contain."""
     if name == "devices":
         return "an integer"
     return "0 or a positive number" if name in FROM_ZERO else "a positive number"

@@ -1,13 +1,13 @@
 """Time to target: steps to target times seconds per step, against the number of devices, and its cost.
 
 Steps come from every curve over batch size that the data allow. These are the curves in the 90 % region of
-``fitting.regimes``, each with the heights that the points allow, and copies moved to the ends of the interval of the
-critical batch size, because the region has no model error. The extremes of a number among them are the ends of its 90 %
-interval.
+``fitting.regimes``, each with the heights that the points allow. Copies are moved to the ends of the interval of the
+critical batch size, because the region has no model error. A number's 90 % interval ends at its extremes over these
+curves.
 
-Each device count uses its fastest batch size among those of the curve within the timed range. Every interval includes
-three uncertainties: the possible forms of the curve, the bounds of interpolated seconds per step, and the errors of the
-timed ones. The last are independent of the others, so widths (of logarithms) add in quadrature. Shared errors cancel in
+Each device count uses its fastest batch size among the curve's batch sizes in the timed range. Every interval includes
+three uncertainties: the possible forms of the curve, the bounds on interpolated seconds per step, and the errors of the
+timed ones. The last is independent of the others, so widths (of logarithms) add in quadrature. Shared errors cancel in
 a gain, which is the ratio of two times.
 """
 
@@ -33,7 +33,7 @@ class StepCurves(NamedTuple):
       ln_critical, sharpness: ln B* in examples, and a.
       ln_height: ln steps of the plateau.
       slack: bound on the error of ln steps, above and below.
-      smallest, largest: range of the curve's batch sizes, beyond which steps are unknown.
+      smallest, largest: range of the curve's batch sizes. Steps are unknown beyond it.
     """
 
     ln_critical: np.ndarray
@@ -50,13 +50,13 @@ class StepCurves(NamedTuple):
 
 
 class LastDoubling(NamedTuple):
-    """The number after the last doubling that pays off, with its 90 % interval.
+    """The number of devices after the last doubling that pays off, with a 90 % interval.
 
     Attributes:
       best: estimate from the best curve and times, or NaN unless identified.
-      low, high: ends of the interval, or NaN if not stated.
+      low, high: ends of the interval, or NaN if not reported.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      guess: best estimate for any verdict, or NaN if it is beyond the numbers in the data.
+      guess: best estimate for any verdict, or NaN if it lies beyond the numbers in the data.
     """
 
     best: float
@@ -96,7 +96,7 @@ def step_curves(fit: Fit) -> StepCurves:
 
 
 def stated(found: LastDoubling) -> LastDoubling:
-    """Returns an answer without the numbers that its verdict does not state."""
+    """Returns an answer without the numbers that its verdict does not report."""
     return LastDoubling(
         found.best if found.verdict == "identified" else float("nan"),
         found.low if found.verdict in LOWER else float("nan"),
@@ -107,7 +107,7 @@ def stated(found: LastDoubling) -> LastDoubling:
 
 
 class Gains(NamedTuple):
-    """Gains from doublings: the time on n devices over the time on 2 n. All are float64[p].
+    """Gains from doublings: the time on n devices over the time on 2 n devices. All are float64[p].
 
     Attributes:
       devices: device counts n, ascending.
@@ -128,9 +128,9 @@ class PayOff(NamedTuple):
       batch_size: fastest batch size for each, in examples, or NaN without a batch.
       seconds, low, high: seconds to target, with a 90 % interval.
       gains: gains from doublings.
-      last: device count after the last doubling that gains enough, if all earlier ones do.
-      before, runs: seconds before the first step, which ``seconds`` includes, and number of runs pooled. Only runs with
-        given steps have them.
+      last: device count after the last doubling that gains enough, if all earlier doublings do.
+      before, runs: seconds before the first step, which ``seconds`` includes, and number of pooled runs. Only set for
+        runs whose steps are known.
     """
 
     devices: np.ndarray
@@ -149,13 +149,13 @@ class PayOff(NamedTuple):
 
 
 def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff | None:
-    """Returns time to target from seconds per step, or None if none were timed within the curve.
+    """Returns time to target from seconds per step, or None if no step was timed within the curve.
 
     Args:
       times: seconds per step.
       curves: steps to target over batch size, or an exact number of steps.
-      gain: speed-up required of a doubling, as a fraction.
-      verdict: verdict on the curve, which determines the ends of ``last`` that can be stated.
+      gain: required speed-up per doubling, as a fraction.
+      verdict: verdict on the curve, which determines the ends of ``last`` that can be reported.
     """
     if isinstance(curves, StepCurves):
         times, slack = times.within(curves.smallest, curves.largest), curves.slack
@@ -203,7 +203,7 @@ def _gains(
 ) -> Gains:
     """Returns the gains from doublings among [k] device counts, from low, middle and high times [c, k] and weights.
 
-    The error of a time cancels in a ratio with itself. A predicted gain keeps an error of × or / 1.08 at least, because
+    The error of a time cancels in a ratio with itself. A predicted gain keeps an error of at least × or / 1.08, because
     no prediction is exact for both device counts.
     """
     i, j = doublings(devices)
@@ -217,16 +217,17 @@ def _gains(
 
 
 def doublings(devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of each device count n and of 2 n among ``devices``, for which both exist."""
+    """Returns the positions of each device count n and of 2 n in ``devices``, if both exist."""
     pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
     first, second = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
     return first, second
 
 
 def judged(devices: np.ndarray) -> np.ndarray:
-    """Returns the device counts n, 2 n, 4 n ... up to the first whose double is missing: [d], ascending.
+    """Returns the device counts n, 2 n, 4 n ... up to the first count whose double is missing: [d], ascending.
 
-    n is the first whose double exists. If a doubling is missing below it, only the smallest device count is returned.
+    n is the first count whose double exists. If a doubling is missing below n, only the smallest device count is
+    returned.
     """
     there = set(devices.tolist())
     first = next((n for n in sorted(there) if 2 * n in there), min(there))
@@ -237,10 +238,10 @@ def judged(devices: np.ndarray) -> np.ndarray:
 
 
 def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
-    """Returns the device count after the last doubling that gains enough, if all earlier ones do.
+    """Returns the device count after the last doubling that gains enough, if all earlier doublings do.
 
-    An end is stated if it lies within the data and the curve's ``verdict`` states one on this side. At the largest
-    device count, further doublings may pay off. At the smallest, fewer devices may be enough.
+    An end is reported if it lies within the data and the curve's ``verdict`` reports one on this side. At the largest
+    device count, additional doublings may pay off. At the smallest, fewer devices may be enough.
 
     Args:
       gains: gains from doublings.
@@ -257,13 +258,13 @@ def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.
 
 
 def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:
-    """Returns the number up to which all doublings gain enough."""
+    """Returns the device count up to which all doublings gain enough."""
     enough = gains >= (1 + gain) * (1 - SAME)
     return float(numbers[len(enough) if enough.all() else int(np.argmin(enough))])
 
 
 def on_front(seconds: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """Returns which of k choices are on the Pareto front, bool[k]: no other is better in one and as good in both."""
+    """Returns whether each choice is on the Pareto front, bool[k]: no other is better in one and as good in both."""
     faster = seconds[:, None] < seconds * (1 - SAME)  # [other, one]
     cheaper = cost[:, None] < cost * (1 - SAME)
     no_slower = seconds[:, None] <= seconds * (1 + SAME)

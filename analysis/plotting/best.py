@@ -59,7 +59,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
       metric: error to show.
       members: lines to draw.
       ordered: whether the lines differ in a number.
-      stop: target at which trials stopped. Differences beyond it are not meaningful.
+      stop: target at which trials stopped. Differences beyond the target are not meaningful.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     name = as_quality(metric, 0.0)[0]
@@ -95,7 +95,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
 
 
 def symbols(stop: float | None) -> list[Artist]:
-    """Returns the legend shared by all panels. ``stop`` is as in ``panel``."""
+    """Returns the legend shared by all panels. See ``panel`` for ``stop``."""
     if stop is None:
         return []
     label = "beyond the target, at which trials stopped (not comparable)"

@@ -22,7 +22,7 @@ Look = dict[str, Any]  # options of an artist
 
 
 class Style(NamedTuple):
-    """The look of a curve. Curves also differ in marker and line style, to be distinguishable in grey."""
+    """The appearance of a curve. Curves also differ in marker and line style, so they are distinguishable in grey."""
 
     color: str
     marker: str
@@ -51,20 +51,20 @@ FURTHEST = 4.0  # bars are cut at most at this factor below their middle
 
 
 def write_reason(ax: Axes, why: str, across: int = 38, size: float | None = None) -> None:
-    """Writes in the middle of empty axes why they are empty, with ``across`` characters per line."""
+    """Writes the reason in the middle of empty axes, with ``across`` characters per line."""
     words = textwrap.fill(why, across)
     ax.text(0.5, 0.5, words, fontsize=size, color="#777777", ha="center", va="center", transform=ax.transAxes)
 
 
 def styles() -> Iterator[Style]:
-    """Yields styles endlessly. Once all are used, the colours repeat with other markers."""
+    """Yields styles indefinitely. Once all are used, the colours repeat with other markers."""
     for round_number in itertools.count():
         for i, style in enumerate(STYLES):
             yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
 
 
 def ordered_styles(count: int) -> list[Style]:
-    """Returns styles for an ordered series, from dark to light along viridis, without its palest end."""
+    """Returns styles for an ordered series, from dark to light along viridis, without the palest colours."""
     colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
     return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
 
@@ -83,7 +83,7 @@ def batch_size_axis(
       ax: the axes.
       batch_sizes: batch sizes to include.
       compact: whether to use few ticks and write them as powers.
-      unit: unit of the batch sizes, or empty if the lines may have several.
+      unit: unit of the batch sizes, or empty if the lines may have different units.
     """
     ax.set_xscale("log", base=2)
     ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
@@ -97,7 +97,7 @@ def batch_size_axes(
 ) -> None:
     """Scales and labels both axes to include the batch sizes in ``unit``, and the steps.
 
-    Use ``compact`` in small panels. There is room for ``rows`` of answers at the bottom.
+    Use ``compact`` in small panels. Leaves room for ``rows`` of answers at the bottom.
     """
     batch_size_axis(ax, batch_sizes, compact=compact, unit=unit)
     ax.set_yscale("log", base=2)
@@ -162,7 +162,7 @@ def repeated_medians(
     """Draws the median steps of reruns with new seeds, with ``bars`` over their range.
 
     A bar extends to the top of the axes if some reruns never reached the target. A triangle at the top means that at
-    least half of them did not. Use ``hollow`` markers if selected answers have the same colour.
+    least half of the reruns did not. Use ``hollow`` markers if selected answers have the same colour.
     """
     rows = [
         (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in repeats
@@ -205,7 +205,7 @@ def markers_with_bars(
 
 
 def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
-    """Draws open triangles at the budgets of batch sizes that missed the target."""
+    """Draws open triangles at the budgets of batch sizes at which the target was missed."""
     ax.plot(
         batch_size,
         budget,
@@ -257,7 +257,7 @@ def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | No
 
 
 def ring(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
-    """Draws a ring on the fitted curve at an identified *pays up to*. The ring is dashed if it is in doubt."""
+    """Draws a ring on the fitted curve at an identified *pays up to*. The ring is dashed if the answer is uncertain."""
     fit, extents = points_fit.fit, points_fit.extents
     if fit is None or extents is None or extents.pays.verdict != "identified":
         return
@@ -268,7 +268,7 @@ def ring(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
 
 
 def diamond(color: str, *, in_doubt: bool) -> Look:
-    """Returns the marker of an estimate, which is hollow if it is in doubt."""
+    """Returns the marker of an estimate, which is hollow if the estimate is uncertain."""
     face = "white" if in_doubt else color
     return {"marker": "D", "markersize": 5, "markerfacecolor": face, "markeredgecolor": color, "markeredgewidth": 1.1}
 
@@ -282,7 +282,7 @@ def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], names: Sequence[str], *, columns: int) -> None:
-    """Draws a legend below the axes of a figure, which starts where these axes start."""
+    """Draws a legend below the axes of a figure, aligned with their left edge."""
     assert ax.figure is not None
     ax.figure.legend(
         handles,

@@ -55,7 +55,7 @@ def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
 
 
 def success_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel with the fraction of trials that reached the target, with its interval."""
+    """Returns the panel with the fraction of trials that reached the target, and its interval."""
     title = "share of trials that reached"
     if curve_trials.one.curve.pruned:
         return grid.empty(title, "pruned: final results of losing trials are not known", across=ACROSS, size=SMALL)
@@ -112,7 +112,7 @@ def _endings(commit: Commit) -> np.ndarray:
 
 
 def confirmation_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel with rerun over selected steps, including the reruns used to choose the trial."""
+    """Returns the panel with the ratio of rerun to selected steps, including the reruns used to choose the trial."""
     again = curve_trials.one.confirmations
     if not again:
         recorded = curve_trials.one.curve.workload.recorded

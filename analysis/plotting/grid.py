@@ -1,4 +1,4 @@
-"""Grids of panels under one title. Each legend is below its panel, where it cannot cover data."""
+"""Grids of panels under one title. Each legend is below its panel, so it cannot cover data."""
 
 import math
 import textwrap

@@ -1,4 +1,4 @@
-"""Labels: the names of factorizations in pictures, and the properties in which they differ."""
+"""Labels: the names of factorizations in pictures, and the properties that distinguish them."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def title(one: MeasuredFactorization) -> str:
 
 
 def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str, ...]:
-    """Returns parts of a file name. The solver is left out if a picture compares solvers."""
+    """Returns parts of a file name. The solver is omitted if a picture compares solvers."""
     study = one.study
     formats = dict.fromkeys((study.table_dtype, study.solver_dtype))
     start = (study.dataset, f"d{study.dim}")
@@ -36,7 +36,7 @@ def formats(one: MeasuredFactorization) -> str:
 
 
 def size(one: MeasuredFactorization) -> str:
-    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``, or empty for other data."""
+    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``. Empty for other data."""
     options = one.study.dataset_options
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
 
@@ -60,7 +60,7 @@ def _metaparameter(one: MeasuredFactorization, name: str, symbol: str) -> str:
 
 
 def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> list[str]:
-    """Returns labels with the properties that differ, and with the first ``always`` of dim, solver and formats."""
+    """Returns labels with the properties that differ, and in any case the first ``always`` of dim, solver, formats."""
     properties = [
         (
             f"d = {one.study.dim}",
@@ -88,6 +88,6 @@ def _evaluated(rows: int | None) -> str:
 
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
-    """Returns the note about a picture that leaves out studies on emulated cores."""
+    """Returns the note about a picture that omits studies on emulated cores."""
     emulated = text.first_few(list(map(factorizations.emulated_label, studies)))
     return Skipped(f"{what} on emulated cores", f"times on emulated cores do not measure speed: {emulated}")

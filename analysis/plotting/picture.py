@@ -43,7 +43,7 @@ class Picture(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Something that could not be drawn, and the reason."""
+    """An item that could not be drawn, and the reason."""
 
     what: str
     why: str

@@ -35,14 +35,14 @@ def panel(
 ) -> Panel:
     """Returns a panel of steps with their fits: selected and, if there are reruns, confirmed.
 
-    Confirmed answers are dashed and hollow, or have their own colour if there is only one line. Relative steps are
+    Confirmed answers are dashed and hollow, or have a separate colour if there is only one line. Relative steps are
     drawn only for selected answers.
 
     Args:
       title: title of the panel.
       members: lines with points. With ``relative_to``, each needs a point at that batch size.
       perfect: label of the line for which perfect scaling is drawn, ``each`` for all lines, or empty.
-      relative_to: batch size by whose steps all others are divided.
+      relative_to: batch size whose steps divide all other steps.
       ordered: whether the lines differ in a number. Colours then range from dark to light.
       goal: target of all lines.
       named_by: description of the labels, which is added to the legend as a heading.
@@ -154,12 +154,12 @@ def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: in
 
 
 def _again(style: Style, alone: bool) -> Style:
-    """Returns the style of confirmed answers that goes with the ``style`` of selected ones."""
+    """Returns the style of confirmed answers that matches the ``style`` of selected ones."""
     return draw.CONFIRMED if alone else style._replace(line=draw.DASHES)
 
 
 def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if that size was not published."""
+    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if that one was not published."""
     sizes, steps = published_steps(one)
     if relative_to is None:
         return sizes, steps

@@ -20,7 +20,7 @@ def limits(values: Iterable[float], below: float, above: float, least: float = 3
     Args:
       values: values to include.
       below, above: margins in octaves.
-      least: minimum length of the axis in octaves, so that flat curves look flat.
+      least: minimum length of the axis in octaves, which makes flat curves look flat.
     """
     values = list(values)
     low, high = math.log2(min(values)) - below, math.log2(max(values)) + above

@@ -54,7 +54,7 @@ CONTOUR: Look = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)),
 
 
 def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
-    """Returns the panel for a quantity of the best trial, with its range over trials that were nearly as good."""
+    """Returns the panel for a quantity of the best trial, with its range over nearly equally good trials."""
 
     def onto(ax: Axes) -> None:
         best = one.best
@@ -80,7 +80,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
 
 
 def _critical(*, in_doubt: bool) -> Look:
-    """Returns the line at a critical batch size, dotted if in doubt."""
+    """Returns the line at a critical batch size, dotted if uncertain."""
     return CRITICAL | ({"linestyle": (0, (1, 2)), "linewidth": 1.2} if in_doubt else {})
 
 
@@ -140,7 +140,7 @@ def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: flo
 
     Args:
       rows: rows from ``analysis.trials.trials``.
-      across, up: quantities on the axes. Trials that lack either are left out.
+      across, up: quantities on the axes. Trials that lack either are omitted.
       budget: maximum number of steps.
     """
     reached = ((rows["outcome"] == trials.REACHED) & (rows["steps_high"] <= budget)).to_numpy()

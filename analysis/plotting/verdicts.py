@@ -1,4 +1,4 @@
-"""Verdicts on axes: regimes in strips above, *pays up to* along the bottom, and critical batch sizes on curves."""
+"""Draws verdicts on axes: regimes in strips above, *pays up to* along the bottom, critical batch sizes on curves."""
 
 import math
 from collections.abc import Sequence
@@ -32,12 +32,12 @@ class LabelledFit(NamedTuple):
 
     @property
     def pays(self) -> Extent:
-        """How far doubling pays off."""
+        """The extent up to which doubling pays off."""
         return self.points_fit.extents.pays if self.points_fit.extents else UNKNOWN
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the data contradict an assumption about the search, on which this answer depends."""
+        """Whether the data contradict an assumption about the search that this answer depends on."""
         return bool(fits.extent_doubts(self.points_fit))
 
 
@@ -115,9 +115,9 @@ def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: 
 
 
 def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
-    """Draws *pays up to* along the bottom, as intervals and as text, the first one on top, and marks the knees.
+    """Draws *pays up to* along the bottom, as intervals and as text, with the first on top. Marks the knees.
 
-    Arrows mark ends outside the axes. Answers in doubt are dashed and hollow. On ``small`` axes, the text is in a
+    Arrows mark ends outside the axes. Uncertain answers are dashed and hollow. On ``small`` axes, the text is in a
     corner.
     """
     for one in labelled:
@@ -134,7 +134,7 @@ def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -
 def _knee(ax: Axes, one: LabelledFit, size: float) -> None:
     """Marks an identified critical batch size with a diamond on the curve and a dotted line below it.
 
-    A bound is only in the legend, as an arrow head.
+    A bound is only shown in the legend, as an arrow head.
     """
     fit, verdict = one.points_fit.fit, one.points_fit.verdict
     if fit is None or verdict == "not_identified":
@@ -181,21 +181,21 @@ def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> En
 
 
 def _disc(one: LabelledFit, size: float) -> Look:
-    """Returns the marker of the best estimate, hollow if in doubt."""
+    """Returns the marker of the best estimate, hollow if uncertain."""
     face = "white" if one.in_doubt else one.color
     look: Look = {"marker": "o", "markersize": 0.8 * size, "markerfacecolor": face, "markeredgecolor": one.color}
     return look | {"markeredgewidth": 1.1}
 
 
 class _End(NamedTuple):
-    """An end of an interval on an axis. It has an arrow if it is not ``stated``."""
+    """An end of an interval on an axis, drawn with an arrow unless it is ``stated``."""
 
     place: float
     stated: bool
 
 
 def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
-    """Returns an interval cut at the limits. Ends that are not stated are at the limits."""
+    """Returns an interval clipped to the limits. Ends that are not reported are at the limits."""
     low, high = limits
     has_low, has_high = not math.isnan(extent.low), not math.isnan(extent.high)
     return _End(max(extent.low, low) if has_low else low, has_low), _End(
@@ -206,7 +206,7 @@ def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
 def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
     """Draws *pays up to* as a marker with a vertical interval. Open ends extend to the edge of the axes.
 
-    In doubt, the marker is hollow and the interval is dashed.
+    If the answer is uncertain, the marker is hollow and the interval is dashed.
     """
     pays, color = one.pays, one.color
     if pays.verdict == "not_identified":
@@ -226,7 +226,7 @@ def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
 
 
 def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
-    """Draws one answer and returns how many rows it takes: two if the text is above the interval."""
+    """Draws one answer and returns its number of rows: two if the text is above the interval."""
     ends = interval(ax, one, height)
     if ends is None:
         ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=one.color, va="center")
@@ -257,7 +257,7 @@ def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
 
 
 def _fitting(name: str, share: float) -> str:
-    """Returns a regime's name on one or two lines, or empty if it does not fit its share of the width."""
+    """Returns a regime's name on one or two lines. Empty if the name does not fit its share of the width."""
     room = share * CHARACTERS_ACROSS
     words = name.split(" ")
     splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]

@@ -51,7 +51,7 @@ class LegendChart(NamedTuple):
       marks: marks by their name in the legend.
       chart: data that charts.js draws: ``spec`` and the rows ``always``.
       members: studies in the chart.
-      conclusions: sentences under the chart.
+      conclusions: sentences below the chart.
     """
 
     title: str

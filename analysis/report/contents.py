@@ -1,4 +1,4 @@
-"""The contents of the page, read once from a store or a release, in groups that the filters show or hide."""
+"""The contents of the page, read once from a store or a release, in groups for the filters."""
 
 import importlib
 import pkgutil
@@ -133,7 +133,7 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[Hashable, FilterGroup]:
 
 
 def section_groups(kind: str, studies: Sequence[Any], commits: Mapping[str, Commit]) -> dict[Hashable, FilterGroup]:
-    """Returns groups of studies of a kind with equal names in the filters. The search also matches further words."""
+    """Returns groups of studies of a kind with equal names in the filters. The search also matches other words."""
     section = kind_views.PRESENTATIONS[kind].section
     assert section is not None
     words = importlib.import_module(section.module).words
@@ -175,6 +175,6 @@ def _group(
     commits: Sequence[Commit] = (),
     waiting: Sequence[Plan] = (),
 ) -> FilterGroup:
-    """Returns a group that the search finds by ``words`` or, without any, by its names."""
+    """Returns a group that the search finds by ``words`` or, by default, by its names."""
     search_text = " ".join(list(words) or names).replace("_", " ")
     return FilterGroup("/".join(names[1:]), *names, search_text, commits, waiting)

@@ -36,7 +36,7 @@ def _curves(studies: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 
 def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
-    """Yields seconds per epoch against cores, one chart per data size and device. Emulated cores are left out."""
+    """Yields seconds per epoch against cores, one chart per data size and device. Emulated cores are omitted."""
     alike: dict[tuple[str, str], list[CoreCurveFit]] = {}
     for curve in _curves(studies):
         hardware = curve.representative.hardware

@@ -109,7 +109,7 @@ def _panel(i: int, one: StepsChart) -> Html:
 
 
 def _figure(at: int, one: StepsChart, name: str | None) -> Html:
-    """Returns a chart, with a caption if its panel has several."""
+    """Returns a chart, with a caption if its panel has several charts."""
     of = f", {name} answers" if name else ""
     label = chart_name(f"{TITLE.lower()}, {one.title}{of}", one.goal)
     chart = tag("div", class_="chart", data_chart=str(at), role="group", aria_label=label)

@@ -67,7 +67,7 @@ def write(folder: Location, out: str | Path, target: TargetRequest, report: Repo
 
 
 def render(contents: PageContents, bundle: str, report: Report | None = None) -> str:
-    """Returns the page as text, which depends only on the studies. ``report`` is called with progress lines."""
+    """Returns the page as text. It depends only on the studies. ``report`` is called with progress lines."""
     curves = steps_charts.steps_charts(contents.goals)
     of_payoff = payoff_html.payoff(contents.goals, contents.measured[kind_views.CORES], report)
     drawn = [chart for one in curves for chart in one.charts.values()]
@@ -124,7 +124,7 @@ def render(contents: PageContents, bundle: str, report: Report | None = None) ->
 
 
 def embed_json(data: Any) -> str:
-    """Encodes data as JSON that cannot close its script element, with strings escaped as in ``markup``."""
+    """Encodes data as JSON that cannot close its script element. Strings are escaped as in ``markup``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return upright(text, r"\\").replace("<", "\\u003c")
 

@@ -62,7 +62,7 @@ def _row(group_number: int, one: Answer) -> Html:
 
 
 def _last(last: LastDoubling | None) -> Cell:
-    """Returns a cell with the answer as text, sorted by its best value or, without one, by its bound."""
+    """Returns a cell with the answer as text, sorted by its best value or, if that is missing, by its bound."""
     if last is None:
         return Cell("", "", "number")
     stated = [value for value in (last.best, last.low, last.high) if not math.isnan(value)]

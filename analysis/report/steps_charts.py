@@ -1,4 +1,4 @@
-"""Charts of steps to target, one for all workloads with the same data set, model and target."""
+"""Charts of steps to target, one per combination of data set, model and target."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ class StepsChart(NamedTuple):
     Attributes:
       members: workloads with a curve, each with the number of its filter group.
       marks: marks of the members.
-      charts: data that charts.js draws, by chart name: ``spec``, and rows. Rows in ``always`` are always shown, those
-        in ``several`` while no workload is selected, and those in ``focused`` for the selected workload. ``w`` is the
-        number of their filter group.
+      charts: data that charts.js draws, by chart name: ``spec``, and rows. Rows in ``always`` are always shown, rows in
+        ``several`` while no workload is selected, and rows in ``focused`` for the selected workload. ``w`` is the
+        number of a row's filter group.
       without: workloads without a curve.
     """
 
@@ -218,7 +218,7 @@ def _heights(line: CurveFits) -> list[float]:
 
 
 def _round(rows: dict[str, ChartRows]) -> dict[str, ChartRows]:
-    """Rounds numbers to five digits, which looks the same and keeps the page small."""
+    """Rounds numbers to five digits, which keeps the page small without visible changes."""
     return {
         name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
         for name, own in rows.items()

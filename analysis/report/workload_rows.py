@@ -1,4 +1,4 @@
-"""Workloads over batch sizes, each with a target and its results, and their wording on the page."""
+"""Workloads over batch sizes, each with a target and its results, and the wording on the page."""
 
 import itertools
 import math
@@ -38,7 +38,7 @@ class WorkloadRow(NamedTuple):
       workload: the studies.
       fitted: curve with its fits, or None without a target.
       metric: error to show, or None if there are no measurements.
-      best: lowest error by batch size. With a target, only for batch sizes that missed it.
+      best: lowest error by batch size. With a target, only for batch sizes at which it was missed.
     """
 
     workload: WorkloadStudies
@@ -95,7 +95,7 @@ def answers(goal: WorkloadRow) -> list[tuple[str, PointsFit]]:
 
 
 def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
-    """Returns the reason for a verdict without its workload's distinction, which the page shows elsewhere."""
+    """Returns the reason for a verdict, without the workload's distinction, which the page shows elsewhere."""
     return points_fit.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
@@ -107,7 +107,7 @@ def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, floa
       ends: batch sizes at positions 0 and 1.
 
     Returns:
-      The positions, or None without an end. The best value is None if it is beyond the data.
+      The positions, or None if there is no end. The best value is None if it is beyond the data.
     """
     pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
     if pays.verdict == "not_identified":
@@ -121,7 +121,7 @@ def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, floa
 
 
 def pays(goal: WorkloadRow) -> str:
-    """Returns *pays up to* as selected, such as ``96 [64, 210]``, or empty without a curve."""
+    """Returns *pays up to* as selected, such as ``96 [64, 210]``, or an empty string without a curve."""
     fitted = goal.fitted
     return fits.extents_in_words(fitted.selected)[0] if fitted and fitted.drawable else ""
 
@@ -149,7 +149,7 @@ def regime_index(name: str) -> int:
 
 
 def shortcomings(goal: WorkloadRow) -> list[str]:
-    """Returns a line for each batch size that missed the target, with its lowest error."""
+    """Returns a line for each batch size at which the target was missed, with the lowest error."""
     fitted = goal.fitted
     if fitted is None:
         return []

@@ -1,7 +1,7 @@
 """Best of k: the median steps of the best trial over random searches of k trials, estimated from n trials.
 
 All estimates use ranks among the n trials, without assuming a distribution for steps to target. A trial that never
-reached has infinite steps. Rank 1 is the best trial.
+reached the target has infinite steps. Rank 1 is the best trial.
 """
 
 import math
@@ -16,7 +16,7 @@ MOST_MISSES = 0.1  # if more than this fraction of searches with half of the tri
 
 
 class Ranks(NamedTuple):
-    """Ranks of the trials that bound the median best of k. A rank is None if n trials are too few for a bound.
+    """Ranks of the trials that bound the median best of k. A rank is None if there are too few trials for a bound.
 
     Attributes:
       median: rank of the estimate.
@@ -29,11 +29,11 @@ class Ranks(NamedTuple):
 
 
 class Median(NamedTuple):
-    """The median best of k in steps, +inf if not reached.
+    """The median best of k in steps, +inf if the target was not reached.
 
     Attributes:
       low, high: the estimate lies in (low, high].
-      band_low, band_high: the true median lies in (band_low, band_high] with 90 % confidence; an open end is NaN.
+      band_low, band_high: the true median lies in (band_low, band_high] with 90 % confidence. An open end is NaN.
     """
 
     low: float
@@ -43,7 +43,7 @@ class Median(NamedTuple):
 
 
 def largest_with_band(n: int) -> int:
-    """Returns the largest k whose band from n trials has a lower end: .5^(n/k) ≤ .05, k ≤ .23 n; at least 1."""
+    """Returns the largest k (at least 1) whose band from n trials has a lower end: .5^(n/k) ≤ .05, k ≤ .23 n."""
     return max(1, int(n / math.log2(1 / TAIL)))
 
 
@@ -65,8 +65,8 @@ def median(low: np.ndarray, high: np.ndarray, k: int) -> Median:
     """Returns the median best of k with its band, for any steps of the trials within their intervals.
 
     Args:
-      low, high: float64[n], trial i needed more than low[i] and at most high[i] steps; both are +inf if it never
-          reached.
+      low, high: float64[n], trial i needed more than low[i] and at most high[i] steps. Both are +inf if it never
+        reached the target.
       k: 1 ≤ k ≤ n.
     """
     rank = ranks(len(low), k)
@@ -80,12 +80,13 @@ def median(low: np.ndarray, high: np.ndarray, k: int) -> Median:
 
 
 def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
-    """Returns a 90 % interval (Clopper and Pearson 1934) for the probability to reach. Each end is a 95 % bound.
+    """Returns a 90 % interval (Clopper and Pearson 1934) for the success probability. Each end is a 95 % bound.
 
     Args:
-      reached: number of trials that reached.
-      undecided: number of trials with an unknown outcome, which fail for the low end and reach for the high end.
-      n: number of all trials.
+      reached: number of trials that reached the target.
+      undecided: number of trials with an unknown outcome. They count as failures for the low end, and as successes for
+        the high end.
+      n: total number of trials.
     """
     most = reached + undecided
     low = special.betaincinv(reached, n - reached + 1, TAIL) if reached else 0.0
@@ -94,16 +95,16 @@ def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
 
 
 def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
-    """Returns E[steps | reached] / P(reached): expected steps until a trial reaches, if failures cost the same.
+    """Returns E[steps | reached] / P(reached): expected steps until success, if failures cost the same.
 
-    Auger and Hansen (2005) call this success performance. The ends do not include its sampling error.
+    Auger and Hansen (2005) call this success performance. The ends do not include sampling error.
 
     Args:
-      low, high: as for ``median``. For a trial with an unknown outcome, only high is +inf.
+      low, high: see ``median``. For a trial with an unknown outcome, only high is +inf.
 
     Returns:
       Ends (first, second], due to the intervals and to trials with an unknown outcome. Both are +inf if no trial
-      reached.
+      reached the target.
     """
     reached = np.isfinite(high)
     undecided = np.sort(low[np.isfinite(low) & ~reached])
@@ -116,11 +117,11 @@ def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
 
 
 def fall(high: np.ndarray) -> float:
-    """Returns how much worse the best of half of the trials is than the best of all: .1 is 10 % more steps.
+    """Returns the relative loss of the best of half of the trials over the best of all: .1 is 10 % more steps.
 
-    It is the geometric mean over all halves that reach, in closed form. Its logarithm is an unbiased estimate of the
-    decrease in the log of the minimum from k/2 to k trials. (The median over halves depends only on the best two
-    trials.)
+    The loss is a geometric mean over all halves that reach the target, in closed form. Its logarithm is an unbiased
+    estimate of the decrease in the log of the minimum from k/2 to k trials. (The median over halves depends only on the
+    best two trials.)
 
     Args:
       high: float64[k], steps at which each trial was seen at the target, or +inf.
@@ -142,10 +143,10 @@ def fall(high: np.ndarray) -> float:
 def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
     """Judges whether the minimum still decreases as the number of trials doubles from k/2 to k.
 
-    Steps are those of the evaluation at which a trial was seen at the target, which is the resolution of the data.
+    Steps are taken from the evaluation at which a trial was seen at the target, so evaluations limit the resolution.
 
     Args:
-      low, high: float64[k], as for ``expected_steps``.
+      low, high: float64[k], see ``expected_steps``.
 
     Returns:
       no: it decreases by more than 10 %, according to ``fall``.

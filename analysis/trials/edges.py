@@ -19,14 +19,14 @@ FRACTIONS = ("decay_fraction", "end_learning_rate_factor")  # fractions of a bud
 
 
 class Edge(NamedTuple):
-    """An end of a range, at which the best trials cluster.
+    """An end of a range at which the best trials cluster.
 
     Attributes:
       metaparameter: name of the metaparameter.
       side: low or high.
       value: value at this end of the range.
-      shown: whether half of the best trials are right at the end. Otherwise, the optimum may be some way off, or
-          beyond.
+      shown: whether half of the best trials are right at the end. Otherwise, the optimum may be some distance from it,
+        or beyond it.
     """
 
     metaparameter: str
@@ -41,20 +41,21 @@ class Edge(NamedTuple):
 def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpace) -> list[Edge] | None:
     """Returns the ends at which the best trials cluster.
 
-    The best trials are the tenth with the fewest steps, at least three; on ties, the first ones. An end is *shown* if
-    at least half of them lie in the outer tenth of the range there, which chance would cause at any end in 5 % of
-    studies. It is *perhaps* an edge if they lie nearer to it than chance would put them in 10 % of studies and are not
-    detached from it: the gap between the end and the nearest trial is no larger than their spread explains. All
+    The best trials are the tenth with the fewest steps, at least three. Ties go to the first ones. An end is *shown* if
+    at least half of the best trials lie in the outer tenth of the range at that end, which chance would cause at any
+    end in 5 % of studies. It is *perhaps* an edge if the best trials lie closer to it than they would by chance in 10 %
+    of studies, and are not detached from it: their spread explains the gap between the end and the nearest trial. All
     distances are on the scale of the range. Natural limits do not count: metaparameters are not negative, and
     ``FRACTIONS`` are at most 1.
 
     Args:
-      values: float64[n] by metaparameter. One that is missing, or has only one or two possible values, has no ends.
+      values: float64[n] by metaparameter. A metaparameter that is missing, or has only one or two possible values, has
+        no ends.
       high: float64[n], steps at which each trial was seen at the target, or +inf.
       space: ranges of the metaparameters.
 
     Returns:
-      The ends, or None if they cannot be judged: no range is known, or too few trials ran or reached.
+      The ends, or None if they cannot be judged: no range is known, or too few trials ran or reached the target.
     """
     ranges = {name: ranged for name, ranged in space.items() if name in values and _has_ends(ranged)}
     best = np.argsort(high, kind="stable")[: max(FEWEST_BEST, math.ceil(BEST * len(high)))]
@@ -75,10 +76,10 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
 
 
 def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Returns the positions of values in a range, from 0 to 1 on its own scale: float64[n].
+    """Returns the positions of values in a range, from 0 to 1 on the range's scale: float64[n].
 
-    Each integer or discrete value gets an equal share of the range and lies in its middle. Values outside the range lie
-    at its ends.
+    Each integer or discrete value gets an equal share of the range, and lies in the middle of this share. Values
+    outside the range lie at its ends.
     """
     numbers = np.asarray(values, np.float64)
     if ranged.scale == "DISCRETE":
@@ -93,7 +94,7 @@ def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
-    """Returns the probability of this number in the outer part under a uniform law, or 1 for less than half."""
+    """Returns the probability of this count in the outer part under a uniform distribution, or 1 for less than half."""
     count = _count(ranged)
     outer = max(1, math.floor(OUTER * count)) / count if count < math.inf else OUTER
     outside, n = int((distance < outer + 1e-9).sum()), len(distance)
@@ -101,7 +102,7 @@ def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
 
 
 def _chance_of_nearness(distance: np.ndarray) -> float:
-    """Returns the probability of such a small mean distance under a uniform law. The normal law overstates it."""
+    """Returns the probability of such a small mean distance if uniform. The normal approximation overstates it."""
     return float(special.ndtr((distance.mean() - 0.5) * math.sqrt(12 * len(distance))))
 
 

@@ -31,7 +31,7 @@ class TrialCounts(NamedTuple):
 
     Attributes:
       trials: trials to use from each study. None uses the smallest number of trials in any study of its curve.
-      best_of: trials per search. None uses the largest number whose band has a lower end.
+      best_of: trials per search. None uses the largest number for which the band has a lower end.
     """
 
     trials: int | None = None
@@ -44,7 +44,7 @@ ALL = TrialCounts()
 class Summary(NamedTuple):
     """Results for one study under the median rule, with NaN for unknown numbers.
 
-    Attributes: as in ``columns.MEDIANS``, with the edges from ``edges.find_edges``.
+    The fields are those of ``columns.MEDIANS``, with the edges from ``edges.find_edges``.
     """
 
     median: best_of.Median
@@ -60,12 +60,12 @@ class Summary(NamedTuple):
 
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
-    """Returns the smallest number of trials that count, over those studies of a curve that have any, or 0."""
+    """Returns the smallest positive number of counting trials over the studies of a curve, or 0."""
     return min((each.k for each in studies if each.k), default=0)
 
 
 def summarize(of: StudyTrials, count: int, best: int) -> Summary:
-    """Summarizes the median best of ``best`` from the first ``count`` trials of a study; 1 ≤ best ≤ count ≤ k."""
+    """Summarizes the median best of ``best`` from the first ``count`` trials of a study (1 ≤ best ≤ count ≤ k)."""
     rows = of.rows_in_k.iloc[:count]
     low, high = trials.bounds(rows)
     reached, undecided = int(np.isfinite(high).sum()), int((np.isfinite(low) & ~np.isfinite(high)).sum())
@@ -87,7 +87,7 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
 def answer(
     overview: Overview, request: steps.Wanted = None, requested: TrialCounts = ALL
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the medians of a store, and notes for a reader, one sentence each.
+    """Returns the medians of a store, and notes, one sentence each.
 
     Returns:
       The table ``MEDIAN_COLUMNS`` followed by ``study`` (its name), for unpruned studies. Whole numbers are Int64. A
@@ -126,7 +126,7 @@ def answer(
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """Formats the table for a reader: each interval in a single column, verdicts as text, and a legend."""
+    """Formats the table as text: each interval in a single column, verdicts as text, and a legend."""
     rows = []
     for row in table.to_dict("records"):
         expected = text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])

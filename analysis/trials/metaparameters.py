@@ -1,4 +1,4 @@
-"""Metaparameters of trials as shown in pictures, and groups of trials by one of them.
+"""Metaparameters of trials as shown in pictures, and groups of trials by a metaparameter.
 
 A picture shows the learning rate, 1 - momentum, and the effective rate derived from both. Groups are the values of a
 metaparameter, or thirds of its range.
@@ -24,9 +24,9 @@ class Quantity(NamedTuple):
 
     Attributes:
       label: label for an axis.
-      values: function that returns its values for rows of trials, float64[n], with NaN if a trial lacks it.
-      log: whether to show it on a logarithmic scale.
-      is_rate: whether there are rules of thumb for its growth with the batch size.
+      values: function that returns the values for rows of trials, float64[n], with NaN for missing values.
+      log: whether to show the quantity on a logarithmic scale.
+      is_rate: whether rules of thumb exist for its growth with the batch size.
     """
 
     label: str
@@ -51,7 +51,7 @@ def metaparameter(name: str, log: bool) -> Quantity:
 
 
 def complement(name: str) -> Quantity:
-    """Returns 1 - x for a metaparameter x that was searched on that logarithmic scale, such as momentum."""
+    """Returns 1 - x for a metaparameter x that was searched logarithmically in 1 - x, such as momentum."""
     return Quantity(f"1 − {name.replace('_', ' ')}", lambda rows: 1 - _column(rows, name), log=True)
 
 
@@ -62,11 +62,11 @@ def on_its_scale(name: str, space: SearchSpace) -> Quantity:
 
 
 def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
-    """Returns the quantities to show: the learning rate, the others, and the effective rate if it differs.
+    """Returns the quantities to show: the learning rate, all others, and the effective rate if it differs.
 
     Args:
       names: names of metaparameters.
-      space: their ranges.
+      space: ranges of the metaparameters.
     """
     tuned = sorted(names, key=lambda name: (name != LEARNING_RATE, name))
     shown = [on_its_scale(name, space) for name in tuned]
@@ -104,7 +104,7 @@ def split(studies: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
       name: name of the metaparameter, which counts as 0 for trials that lack it.
 
     Raises:
-      BadInput: no trial has it.
+      BadInput: no trial has the metaparameter.
     """
     if not any(name in one.metaparameters for one in studies):
         names = sorted({own for one in studies for own in one.metaparameters})

@@ -1,12 +1,12 @@
-"""Targets that reruns reach: an easier target for each data set and model, read from the stored curves.
+"""Targets that reruns reach: an easier target for each data set and model, derived from the stored curves.
 
 The best of many trials had a lucky seed, so its reruns may never reach the target of the search. The rule:
 
 1. For each workload, take the smallest value that all reporting repeats reach at every batch size. At up to
-   ``SINGLE_MISSES`` batch sizes, one of the repeats may miss it.
+   ``SINGLE_MISSES`` batch sizes, one repeat may miss it.
 2. Round it up to two significant digits, and use the search's own target if that is larger.
-3. Use the largest of these values over all workloads with the same data set, model and metric, so that they can be
-   compared. A workload that needs more than ``EASIEST`` times its own target is left out.
+3. Use the largest of these values over all workloads with the same data set, model and metric, to make them
+   comparable. A workload that needs more than ``EASIEST`` times its own target is omitted.
 """
 
 import math
@@ -54,7 +54,7 @@ def targets(overview: Overview) -> dict[Target, list[StudyDescription]]:
 
 
 def of_workloads(workloads: Sequence[WorkloadStudies]) -> dict[Target, list[WorkloadStudies]]:
-    """Returns the workloads for each target that reruns reach. Others are left out."""
+    """Returns the workloads for each target that reruns reach. Other workloads are omitted."""
     alike: dict[tuple[str, str, str], list[_Reachable]] = {}
     for one in workloads:
         own = one.commits[0].study.search.targets[:1]
@@ -78,7 +78,7 @@ def _reachable(workload: WorkloadStudies, own: Target) -> float:
 
 
 def _lowest(commit: Commit, metric: str) -> Iterator[float]:
-    """Yields the lowest value of each reporting repeat, infinite if it has none."""
+    """Yields the lowest value of each reporting repeat, or infinity if there is none."""
     if not commit.repeats.confirm or metric not in commit.metrics:
         return
     trials = read_columns(commit, "trials", ["trial", "role"])

@@ -30,11 +30,11 @@ LOGS = ("*tfevents*", "trainer_state.json", "*.csv", "*.jsonl")  # files that ot
 
 @located
 def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) -> tuple[Overview, Wanted]:
-    """Returns a store with at least one run, and the requested target if there is one.
+    """Returns a store with at least one run, and the requested target, if any.
 
     Raises:
       BadInput: there is no store, no study has run yet, no study recorded the metric, the metric uses test data
-        although a study of ours has validation data, or no trial can reach the value.
+        although one of our studies has validation data, or no trial can reach the value.
     """
     overview = survey(folder, rule)
     descriptions = overview.descriptions
@@ -63,7 +63,7 @@ def recorded_metrics(overview: Overview) -> list[str]:
 
 
 def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescription]]:
-    """Returns the studies for each target: their own targets, or the requested one if their workload has its metric.
+    """Returns the studies for each target: their own targets, or the requested target if their workload has its metric.
 
     Raises:
       BadInput: no study has a target, and no target was requested, or reruns reach no target.
@@ -84,7 +84,7 @@ def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescr
 
 
 def _other_files(folder: Folder) -> str:
-    """Returns the end of an error about a folder with other files, such as logs from other programs."""
+    """Returns the end of an error message about a folder with other files, such as logs from other programs."""
     if not folder.is_dir():
         return ""
     visible = [each for each in folder.iterdir() if not each.name.startswith(".")]
@@ -98,7 +98,7 @@ def _other_files(folder: Folder) -> str:
 
 
 def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Overview, list[str]]:
-    """Returns the studies without pruning and, if any are pruned, a note that names those.
+    """Returns the studies without pruning and, if any are pruned, a note with their names.
 
     Raises:
       BadInput: all studies are pruned, and ``what`` needs whole curves.
@@ -119,7 +119,7 @@ def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Over
 def table(overview: Overview, request: Wanted = None) -> pd.DataFrame:
     """Returns the table ``COLUMNS`` followed by ``study`` (its name).
 
-    Whole numbers are Int64, so that a study that never reached its target has empty cells.
+    Whole numbers are Int64, so a study that never reached its target has empty cells.
     """
     rows = []
     for target, descriptions in targets(overview, request).items():
@@ -153,7 +153,7 @@ def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> boo
 
 
 def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
-    """Returns notes on the table ``shown`` for a reader, one sentence each."""
+    """Returns notes on the table ``shown``, one sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
     # Trials that ended at their targets may not have reached a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
@@ -173,7 +173,7 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
 
 
 def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
-    """Returns notes on a table of answers ``shown`` (study, steps_high) for a reader, one sentence each."""
+    """Returns notes on a table of answers ``shown`` (study, steps_high), one sentence each."""
     published = [name for name, one in overview.descriptions.items() if _is_recorded(one) and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
@@ -192,7 +192,7 @@ def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) 
 
 
 def _lists(overview: Overview, names: Collection[str]) -> list[str]:
-    """Returns notes on studies that list the same runs, and on studies joined from several lists in a source."""
+    """Returns notes on studies that list the same runs, and on studies that join several lists in a source."""
     commits = [commit for commit in store.catalogue(overview.folder) if commit.name in names]
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
@@ -208,7 +208,7 @@ LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # co
 
 
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
-    """Formats the table for a reader: interval and target in one column each."""
+    """Formats the table as text, with interval and target in one column each."""
     rows = []
     for row in table.to_dict("records"):
         cells = names(row, rule) | {"batch size": whole(row["batch_size"])}
@@ -223,7 +223,7 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
 
 
 def whole(number: Any) -> str:
-    """Formats an integer, or returns empty if it is missing."""
+    """Formats an integer, or returns an empty string if it is missing."""
     return "" if pd.isna(number) else f"{number:,}"
 
 
@@ -235,7 +235,7 @@ def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
-    """Formats the median of repeats as an interval, or how many reached the target. Empty without repeats."""
+    """Formats the median of repeats as an interval, or the number that reached the target. Empty without repeats."""
     if pd.isna(row.get("repeats")):  # some tables lack this column
         return ""
     if pd.isna(row["confirmed_high"]):

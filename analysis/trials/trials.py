@@ -1,4 +1,4 @@
-"""Trials: when each trial of a study reached a target, or its outcome otherwise, and best errors within budgets."""
+"""Trials: when each trial of a study reached a target, its outcome if it did not, and best errors within budgets."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class StudyTrials(NamedTuple):
       target: metric and its value.
       rows: one row per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
         role is search, confirm (a repeat of one of the best trials with another seed) or extra (a repeat that is no
-        longer requested). steps is the number at the last evaluation. in_k marks ``rows_in_k``. outcome is one of
+        longer requested). steps is the step of the last evaluation. in_k marks ``rows_in_k``. outcome is one of
         ``OUTCOMES``. steps_low and steps_high, float64, are NaN for not_reached, and steps_high is NaN for undecided.
         Text columns are categories, which compare like strings.
     """
@@ -55,16 +55,16 @@ class StudyTrials(NamedTuple):
 
     @property
     def k(self) -> int:
-        """The number of trials that count towards the k of a best of k."""
+        """The number of trials that count towards k in the best of k."""
         return int(self.rows["in_k"].to_numpy().sum())
 
     @property
     def rows_in_k(self) -> pd.DataFrame:
         """The rows that count for the search, without repeats of its best trials.
 
-        Trials that ended in an accident or have no known evaluation are left out, whatever their result. A trial that
+        Trials that ended by accident or have no known evaluation are omitted, regardless of their result. A trial that
         was stopped by a time limit, or ended for an unrecorded reason, counts: it may have been stopped for poor
-        progress, so leaving it out would flatter the search. ``bounds`` allows for any later outcome.
+        progress, so omitting it would make the search look better than it was. ``bounds`` allows for any later outcome.
         """
         return self.rows[self.rows["in_k"].to_numpy()]
 
@@ -89,7 +89,8 @@ def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
       rows: rows of ``StudyTrials``.
 
     Returns:
-      float64[n] each. Both are +inf for a trial that did not reach, and only high is +inf for an undecided one.
+      float64[n] each. Both are +inf for a trial that did not reach the target. Only high is +inf for an undecided
+      trial.
     """
     low, high = (rows[name].to_numpy() for name in ("steps_low", "steps_high"))
     return np.where(np.isnan(low), np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -124,7 +125,7 @@ def _of_study(commit: Commit, target: Target, strict: bool) -> StudyTrials:
 
 
 def _categories(name: str, words: np.ndarray) -> pd.Categorical:
-    """Converts a column's words to categories, and skips None. This is faster than letting pandas find them."""
+    """Converts a column's words to categories, skipping None. This is faster than inferring them in pandas."""
     codes = np.full(len(words), -1, np.int8)
     for code, word in enumerate(_WORDS[name]):
         codes[words == word] = code
@@ -132,7 +133,7 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
 
 
 def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
-    """Returns True, bool[n], for trials that missed the target and diverged or used up their budget.
+    """Returns whether each trial missed the target and diverged or used up its budget, bool[n].
 
     A trial is also COMPLETE once it has reached every target of its study, which may not decide another target.
     """
@@ -149,7 +150,7 @@ class BestErrors(NamedTuple):
     Attributes:
       batch_size: batch size in examples.
       trials: number of trials that count.
-      errors: float64[budgets], the lowest value measured within each budget, or NaN without a measurement or if the
+      errors: float64[budgets], the lowest value measured within each budget, or NaN if there is no measurement or the
         study was not planned to run that long.
     """
 
@@ -185,7 +186,7 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
 
 
 def planned_steps(commit: Commit) -> int:
-    """Returns the maximum steps per trial, or 0 if unknown, as for a study limited by time."""
+    """Returns the maximum steps per trial, or 0 if unknown, such as for a study limited by time."""
     recorded = KINDS[commit.kind].recorded
     steps = commit.plan["details"].get("train_steps") if recorded else commit.plan.get("budget_steps")
     return steps if isinstance(steps, int) else 0

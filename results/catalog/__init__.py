@@ -1,1 +1,1 @@
-"""Reading many studies at once: scans, overviews, and the contents of releases."""
+"""Reads many studies together: scans, overviews, and the contents of releases."""

@@ -241,7 +241,7 @@ def _record_set(release: Contents, table: str) -> Json:
 
 
 def _reference(release: Contents, table: str, column: str) -> Json:
-    """Returns a reference from a row to its study's point if each study has one: joins must not duplicate rows."""
+    """Returns a reference from a row to its study's point if every study has exactly one, so joins add no rows."""
     if column != "study" or table == contents.POINTS or not release.one_point_each:
         return {}
     return {"references": {"field": {"@id": f"{contents.POINTS}/study"}}}

@@ -214,7 +214,7 @@ def licence_list(release: Contents) -> bytes:
 
 
 def citation(release: Contents, manifest_sha256: str) -> bytes:
-    """CITATION.cff of the release."""
+    """Returns CITATION.cff for the release."""
     licence = f"license: {release.licences[0].licence}\n" if len(release.licences) == 1 else ""
     text = f"""\
 cff-version: 1.2.0

@@ -1,4 +1,4 @@
-"""Release documents: its lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
+"""Documents of a release: the lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
 
 import hashlib
 import re
@@ -55,7 +55,7 @@ def _shared(studies: Sequence[Commit]) -> dict[str, Json]:
 
 
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
-    """Yields each fault in which shared files are not exactly the rows of one study after another."""
+    """Yields faults in shared files that do not consist of exactly the rows of one study after another."""
     end: dict[SharedFile, int] = {}
     size = {}
     for commit in studies:

@@ -26,7 +26,7 @@ class Terms(NamedTuple):
 
     Attributes:
       source: this software, or a source of published studies.
-      licence: SPDX identifier, or None without a licence, in which case the studies may not be redistributed.
+      licence: SPDX identifier, or None without a licence. Studies without a licence may not be redistributed.
       citation: citation of a published source.
     """
 
@@ -63,6 +63,6 @@ def terms(plan: Fields) -> Terms:
 
 
 def apache_text() -> bytes:
-    """Returns the text of Apache-2.0, which must accompany data under it and is also the licence of this software."""
+    """Returns the text of Apache-2.0. It must accompany data under this licence, and also applies to this software."""
     packaged = importlib.metadata.distribution("scaling-limits").read_text("licenses/LICENSE")
     return packaged.encode() if packaged else (Path(__file__).parents[2] / "LICENSE").read_bytes()

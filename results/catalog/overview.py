@@ -41,7 +41,7 @@ class Overview(NamedTuple):
     rule: Rule
 
     def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
-        """Returns the answers by study name. Studies that never reached the target are left out."""
+        """Returns the answers by study name. Studies that never reached the target are omitted."""
         enveloped, others = self._split(names)
         by_name = envelope.answers(enveloped, target, self.rule)
         by_name |= scan.find_answers(others, target, self.rule)
@@ -105,7 +105,7 @@ def _describe(commit: Commit) -> StudyDescription:
 
 
 def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
-    """Returns the envelope of a study's newest commit without parsing the record: an answer may read hundreds."""
+    """Returns the envelope of a study's newest commit. Skips parsing the record, as an answer may read hundreds."""
     newest = max((file for file in _names(folder, name) if file.startswith("commit-")), default=None)
     if newest is None:
         return None

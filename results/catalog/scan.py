@@ -1,4 +1,4 @@
-"""The scan: finds when the trials of studies reached a target, from their files, one study at a time."""
+"""Scans the files of studies, one study at a time, to find when trials reached a target."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def reached(commit: Commit, target: Target, rule: Rule = MINIMUM, role: str | No
 
     Args:
       commit: a visible study.
-      target: metric and its value, compared in the column's own type.
+      target: metric and its value, compared in the column's type.
       rule: rule for counting and comparing trials.
       role: search, confirm (all repeats, requested or extra), or None for all trials.
 
@@ -56,7 +56,7 @@ def _measured(commit: Commit, metric: str) -> pa.Table:
 
 
 def _counts(commit: Commit, trial: np.ndarray, rule: Rule, role: str | None) -> np.ndarray:
-    """Returns whether each trial has the role and counts by the rule, bool[len(trial)]."""
+    """Returns whether each trial has the role and counts under the rule, bool[len(trial)]."""
     counts = np.ones(len(trial), bool)
     if role is not None:
         is_repeat = confirmation.is_repeat(trial) & bool(commit.repeats.confirm)

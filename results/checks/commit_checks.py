@@ -58,7 +58,7 @@ def commits(
 ) -> set[str]:
     """Checks every commit and its files, newest first. Returns the names of all files listed in the records.
 
-    The tables of the newest commit are checked too, if they have the listed hashes. Rebuilding its envelope takes ten
+    The tables of the newest commit are checked too, if they have the listed hashes. Rebuilding the envelope takes ten
     times as long as all other checks.
     """
     listed = set()
@@ -113,7 +113,7 @@ def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
 def rebuild_record(
     folder: Folder, number: int, parts: int, plan: Fields, request: TrialRequest, runs: frozenset[int] | None
 ) -> Json | None:
-    """Rebuilds a lost commit record from its tables. Returns None unless they are valid and match the envelope.
+    """Rebuilds a lost commit record from its tables. Returns None unless the tables are valid and match the envelope.
 
     Args:
       folder: the study's folder.
@@ -184,7 +184,7 @@ def content_faults(
     *,
     rebuild: bool = True,
 ) -> list[Fault]:
-    """Returns the faults in a commit's tables and envelope. The files have their listed hashes.
+    """Returns the faults in a commit's tables and envelope. The hashes of the files must have been checked.
 
     Args:
       commit: the commit.
@@ -248,7 +248,7 @@ def row_faults(
 
 
 def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str | None:
-    """Returns the fault of a repeat with a stored role that contradicts the best trials, or None."""
+    """Returns a fault if the stored role of a repeat contradicts the best trials, else None."""
     if KINDS[study.kind].recorded or not study.search.targets or all(how.role == SEARCH for how in endings.values()):
         return None
     wanted = {
@@ -264,7 +264,7 @@ def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str 
 
 
 def _piece(rows: Mapping[str, Rows], wanted: Mapping[str, Container[str]]) -> Piece:
-    """Returns those of the wanted columns that the tables have."""
+    """Returns the wanted columns that exist in the tables."""
     columns = {table: [name for name in rows[table].schema.names if name in wanted[table]] for table in TABLES}
     return Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
 

@@ -33,7 +33,7 @@ class Fault(NamedTuple):
     Attributes:
       path: the file.
       what: description of the fault, a predicate that follows the path.
-      torn: whether the bytes differ from those written, which makes the content meaningless. Envelopes by older
+      torn: whether the bytes differ from those written, which makes the content meaningless. Envelopes written by older
         software also count as torn, because `repair` rebuilds them.
     """
 
@@ -134,5 +134,5 @@ def brief(error: Exception) -> str:
 
 
 def symptom(error: BadInput, path: Folder) -> str:
-    """Returns the first sentence of an error, without the preceding path and the remedy."""
+    """Returns the first sentence of an error, without the leading path and the remedy."""
     return re.split(r"; |\. ", str(error).removeprefix(f"{path} "))[0]

@@ -26,7 +26,7 @@ OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric"
 
 
 def check(path: Folder, rows: Iterable[Row]) -> Findings:
-    """Checks points.parquet. Fits are checked for consistency, but not repeated.
+    """Checks points.parquet. Fits are checked for consistency, but not recomputed.
 
     Args:
       path: points.parquet.
@@ -78,7 +78,7 @@ def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
 
 
 def _wrong_fits(stored: pa.Table) -> Iterator[str]:
-    """Yields impossible fits: those that differ along their curve or contradict themselves."""
+    """Yields impossible fits: those that vary along a curve or contradict themselves."""
     rows = stored.select([*KEYS[POINTS], *OF_A_CURVE[:5], "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
     by_curve = grouped(rows, lambda row: row["curve"])
     for row in by_curve.pop(None, ()):

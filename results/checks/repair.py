@@ -1,12 +1,12 @@
-"""Repair of a store: rebuilds torn files from other files if possible, and drops the others.
+"""Repairs a store: rebuilds torn files from other files if possible, and drops the rest.
 
 A study keeps all its intact files. The next sweep or import of the study then runs the missing trials.
 
 - A torn or missing commit record is rebuilt from its tables if the hashes in its envelope match them.
 - Otherwise it is dropped. So is a record that lists a torn or missing table. The previous commit becomes valid again,
-  if it still exists, with the parts written since. The dropped commit's tables stay, but cannot be verified.
+  if it still exists, along with the parts written since. The dropped commit's tables stay, but cannot be verified.
 - A torn envelope is dropped, and the study is committed again with the same tables and a new envelope.
-- A torn part that is valid becomes an empty part, because part numbers have no gaps.
+- A torn part that is valid becomes an empty part, because part numbers must not have gaps.
 - A torn claim is rebuilt from its number and the other file names in the folder. A new claim then stops all processes
   that wrote before the repair.
 - A torn plan is rebuilt from another plan, a commit or a part, and otherwise dropped.
@@ -106,7 +106,7 @@ def _repair_around(findings: Findings) -> Iterator[str]:
 
 
 def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until it has no torn files. Holds its lock, so it waits for any process that writes to it."""
+    """Repairs a study until it has no torn files. Waits for the study's lock, which writers hold."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):

@@ -168,7 +168,7 @@ def _claims(folder: Folder, listing: Listing, records: Fields, findings: Finding
 
 
 def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
-    """Finds a merge that copied all files of a study except the commit record. Other checks do not notice it."""
+    """Detects a merge that copied all files of a study except the commit record. Other checks miss it."""
     newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
     is_unrecorded = newest and findings.claims[newest].purpose == "merge" and newest not in listing.commits

@@ -113,7 +113,7 @@ def flaws(
 
 
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """Returns the named columns of all rows in the current schema. A table of an older schema keeps all columns."""
+    """Returns the named columns of all rows in the current schema. A table with an older schema keeps all columns."""
     is_current = schema.is_of_today(rows.schema)
     content = rows.schema.empty_table()
     if rows.length:
@@ -138,7 +138,7 @@ class TrialSpans(NamedTuple):
 
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
-    """Reads the study, trial and step of every row. Checks that rows are sorted and unique, from step ``earliest``."""
+    """Reads the study, trial and step of all rows. Checks that rows are sorted, unique and not before ``earliest``."""
     studies = set()
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per run of rows from the same trial
     wrong, at, twice, before = 0, 0, False, 0
@@ -186,7 +186,7 @@ def _texts(column: pa.ChunkedArray) -> set:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Returns a column as one array, and copies it only if it has several chunks."""
+    """Returns a column as one array. Copies the column only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -296,7 +296,7 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
 
 
 def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:
-    """Yields flaws in how our own trials end: their steps must equal the last measurement's, or they must rerun."""
+    """Yields flaws in our own trials: steps must match the last measurement, which only trials to rerun may lack."""
     ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
     last = np.zeros(len(ids), steps.dtype)
     last[np.searchsorted(ids, curves.trials)] = curves.last

@@ -67,7 +67,7 @@ def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findi
 
 
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
-    """Selects the studies with rebuilt envelopes: all of them, or a sample of ``REBUILD_BYTES`` in large stores.
+    """Selects the studies whose envelopes are rebuilt: all, or a sample of ``REBUILD_BYTES`` in large stores.
 
     Every other envelope is still checked: it must be intact and belong to its tables.
 

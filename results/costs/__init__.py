@@ -1,1 +1,1 @@
-"""Costs of a step: counted numbers, tables of hardware, and the seconds predicted from both, without JAX."""
+"""Costs of a step: counts, hardware tables, and the seconds predicted from both, without JAX."""

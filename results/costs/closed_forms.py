@@ -4,12 +4,13 @@ The model is the decoder of layout studies, whose tensors have named axes. A lay
 mesh axis. The rules follow XLA's partitioner:
 
 - A matmul and its two gradients are products over named axes. A product is divided among the mesh axes that split its
-  axes. If an axis that it sums over is split, the output is all-reduced.
-- A parameter that is split where a product needs it whole is gathered, for the forward and for the backward pass.
-- An activation that is split where the next product needs it whole is gathered.
+  axes. If a summed axis is split, the output is all-reduced.
+- If a product needs a whole parameter that is split, the parameter is gathered for the forward and for the backward
+  pass.
+- If the next product needs a whole activation that is split, the activation is gathered.
 
-Gradients of parameters are sums over the batch, so the cost of data parallelism follows from the first rule. The cases
-in which the partitioner does something else are listed in ``docs/layouts.md``.
+Gradients of parameters are sums over the batch, so the cost of data parallelism follows from the first rule.
+``docs/layouts.md`` lists the cases in which the partitioner behaves differently.
 """
 
 import functools
@@ -34,7 +35,7 @@ _WIDTH = 4  # bytes of float32 and int32
 
 
 class Matmul(NamedTuple):
-    """A matmul, which sums over the axes that its result does not have.
+    """A matmul. It sums over the axes that are missing from its result.
 
     Attributes:
       name: name of its parameter, or of its result if it multiplies two activations.
@@ -74,9 +75,9 @@ class Costs(NamedTuple):
 
     Attributes:
       work: FLOPs of matmuls, two per multiply-add, and the bytes that they read and write.
-      argument_bytes: bytes of parameters, of both means of Adam, and of the batch.
+      argument_bytes: bytes of parameters, of both of Adam's moments, and of the batch.
       activation_bytes: estimated bytes of activations and gradients at the peak.
-      collectives: collectives of the step. Each has only its first group, because all groups are alike.
+      collectives: collectives of the step. Each lists only its first group, because all groups are alike.
       totals: count, bytes and wire bytes of the collectives, by operation and mesh axis.
     """
 
@@ -97,7 +98,7 @@ def sizes_of(shape: Mapping[str, int], batch: int, length: int) -> dict[str, int
 
     Args:
       shape: number of layers, heads and tokens, and widths, as in ``workloads.layouts.shapes.Shape``.
-      batch, length: number of sequences, and tokens of a sequence.
+      batch, length: number of sequences, and number of tokens per sequence.
     """
     widths = {name: shape[name] for name in ("layers", "embed", "heads", "kv", "mlp", "vocab")}
     lengths = dict.fromkeys(("length", "act_length", "memory_length"), length)
@@ -117,9 +118,9 @@ def work(
     """Returns the work of the matmuls of a training step of a decoder on one device.
 
     Args:
-      sizes, mesh, layout, width, rematerialized: as in ``closed_form``.
+      sizes, mesh, layout, width, rematerialized: see ``closed_form``.
       gated: whether the hidden layer has a gate.
-      tied: whether the table of embeddings is also the read-out.
+      tied: whether the embedding table is also the output layer.
     """
     parameters: dict[str, Names] = {"gate": ()} if gated else {}
     step = _Step(sizes, parameters if tied else parameters | {"predict": ()}, mesh, layout, width, rematerialized)
@@ -140,14 +141,14 @@ def closed_form(
     """Returns the costs of a training step of a decoder.
 
     Args:
-      sizes: size of each named axis. The batch is that of all devices.
-      parameters: axes of each parameter, as in ``workloads.layouts.shapes``. Without ``predict``, the table of
-        embeddings is also the read-out. With ``gate``, the hidden layer is gated.
+      sizes: size of each named axis. The batch is the global batch.
+      parameters: axes of each parameter, as in ``workloads.layouts.shapes``. Without ``predict``, the embedding table
+        is also the output layer. With ``gate``, the hidden layer is gated.
       mesh: sizes of the mesh axes, in order.
-      layout: mesh axis that each tensor axis is split over. It must be valid.
-      width: bytes of a number that is held in activations or sent. It is 4 on CPUs, which send bfloat16 as float32, and
-        2 for bfloat16 on TPUs.
-      rematerialized: whether blocks are computed again in the backward pass.
+      layout: mesh axis that each tensor axis is split over. The layout must be valid.
+      width: bytes per number in activations and in collectives: 4 on CPUs, which send bfloat16 as float32, and 2 for
+        bfloat16 on TPUs.
+      rematerialized: whether the backward pass recomputes blocks.
       joined: whether the gradients of an activation are added before they are summed over devices, as on TPUs. On
         CPUs, they are summed over devices first.
     """
@@ -169,7 +170,7 @@ def closed_form(
 
 
 class _Step:
-    """The FLOPs and collectives of a step, which are added part by part."""
+    """The FLOPs and collectives of a step, accumulated part by part."""
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class _Step:
         self._add(PREDICT, "weight", "gradients", 1, summed=not (joined and self._tied))  # summed with the table
 
     def _add(self, matmul: Matmul, output: str, name: str, times: int, *, summed: bool = True) -> None:
-        """Adds one product of a matmul, whose output is its result, or the gradient of ``given`` or of ``weight``."""
+        """Adds one product of a matmul: the result, or the gradient of ``given`` or of ``weight``."""
         split = self._split(matmul, output)
         kept: Names = getattr(matmul, output)
         own = {each: self._sizes[each] for each in (*matmul.given, *matmul.weight, *matmul.result)}
@@ -254,7 +255,7 @@ class _Step:
         return split | {"length": length} if length else split
 
     def add_parameters(self) -> None:
-        """Adds the gathers of parameters, and of gradients that each device computes a slice of."""
+        """Adds the gathers of parameters, and of gradients that devices compute in slices."""
         over_layers = self._layout.get("layers")
         for name, axes in self._parameters.items():
             stacked = axes[0] == "layers"
@@ -303,7 +304,7 @@ class _Step:
                 self._send("all-reduce", self._memory, rows, self._layers, each, _WIDTH)
 
     def add_table(self) -> None:
-        """Adds the lookup in the table of embeddings, and the gradient of the table."""
+        """Adds the lookup in the embedding table, and the gradient of the table."""
         looked_up = self.elements(STREAM)
         if "vocab" in self._layout:
             self._send("all-reduce", self._layout["vocab"], looked_up, 1, "lookup")
@@ -328,7 +329,7 @@ class _Step:
                 self._send("all-reduce", over, tokens, 1, each, _WIDTH)
 
     def activation_bytes(self, parameters: int) -> int:
-        """Returns the estimated bytes of activations and gradients, which have as many elements as the parameters."""
+        """Returns the estimated bytes of activations, and of gradients with the same size as the parameters."""
         block = sum(copies * self.elements(axes) for copies, axes in _COPIES)
         if "gate" in self._parameters:
             block += 4 * self.elements(HIDDEN)
@@ -338,7 +339,7 @@ class _Step:
         return self._width * (blocks + 2 * self.elements(LOGITS)) + _WIDTH * parameters
 
     def elements(self, axes: Iterable[str], *whole: str) -> int:
-        """Returns the number of elements that a device has of a tensor. The axes in ``whole`` are not split."""
+        """Returns the number of a tensor's elements on one device. The axes in ``whole`` are not split."""
         return math.prod(self._sizes[each] if each in whole else self._own[each] for each in axes)
 
     def _over(self, *names: str) -> set[str]:
@@ -346,7 +347,7 @@ class _Step:
         return {self._layout[name] for name in names if name in self._layout}
 
     def _send(self, operation: str, axis: str, elements: int, times: int, name: str, width: int = 0) -> None:
-        """Adds a collective. Those with the same name are combined."""
+        """Adds a collective. Collectives with the same name are combined."""
         key = operation, axis, times, name
         self.sent[key] = self.sent.get(key, 0) + elements * (width or self._width)
 

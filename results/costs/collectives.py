@@ -1,7 +1,7 @@
-"""Collectives of a step on a mesh, and their seconds from a latency and a bandwidth.
+"""Collectives of a step on a mesh, and their seconds as predicted from a latency and a bandwidth.
 
-The closed forms are those of *How to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book,
-sections 2, 3 and 5), for two-byte weights and activations.
+The closed forms are from *How to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections
+2, 3 and 5), for two-byte weights and activations.
 """
 
 import math
@@ -47,7 +47,7 @@ class Collective(NamedTuple):
 
     @property
     def times(self) -> int:
-        """Number of executions. A loop with unknown trip count counts once."""
+        """Number of executions. A loop with an unknown trip count counts once."""
         return times(self.turns)
 
     @property
@@ -57,7 +57,7 @@ class Collective(NamedTuple):
 
     @property
     def wire_bytes(self) -> float:
-        """Bytes that a device sends per execution in the best ring algorithm: 2 (n−1)/n for a sum over n devices."""
+        """Bytes sent by a device per execution, by the best ring algorithm: 2 (n−1)/n for a sum over n devices."""
         share = (self.size - 1) / self.size
         if self.operation == "all-reduce":
             return 2 * share * self.bytes
@@ -71,7 +71,7 @@ def times(turns: Turns) -> int:
 
 
 def axes_of(collective: Collective, mesh: Axes) -> str:
-    """The mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
+    """Returns the mesh axes of a collective, joined by ``+``, or ``mixed`` if its groups do not span whole axes.
 
     Args:
       collective: collective of a program compiled for this mesh. Devices are numbered with the last axis varying
@@ -92,7 +92,7 @@ def axes_of(collective: Collective, mesh: Axes) -> str:
 
 
 def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
-    """The count, bytes and wire bytes of collectives, by operation and axes."""
+    """Returns the count, bytes and wire bytes of collectives, by operation and axes."""
     sums: Totals = {}
     for each in collectives:
         key = each.operation, axes_of(each, mesh)
@@ -102,7 +102,7 @@ def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
 
 
 def from_total(operation: str, axes: str, count: int, whole: float, wire: float, mesh: Axes) -> Collective:
-    """Returns a collective that stands for a row of ``totals``: their mean, executed ``count`` times.
+    """Returns a collective that represents a row of ``totals``: the mean collective, executed ``count`` times.
 
     Groups over mixed axes have the size that follows from the wire bytes, and consist of neighbours.
     """
@@ -117,11 +117,11 @@ def from_total(operation: str, axes: str, count: int, whole: float, wire: float,
 
 
 def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
-    """Sizes of the axes with their own links: those of a mesh, or of the torus that a single axis covers.
+    """Returns the sizes of axes that have their own links: those of a mesh, or of the torus that one axis covers.
 
     Args:
-      hardware: the kind of all devices.
-      mesh: sizes of its axes.
+      hardware: hardware of all devices.
+      mesh: sizes of the mesh axes.
       chips: number of chips along each torus dimension. With None, the dimensions are assumed to be as even as
         possible.
     """
@@ -156,12 +156,12 @@ def _factors(number: int) -> list[int]:
 
 
 def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: Axes) -> float:
-    """Returns the predicted seconds of all collectives of a step, one after another."""
+    """Returns the predicted seconds of all collectives of a step, executed one after another."""
     return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
-    """Predicted seconds of one execution of a collective: latency per hop around its rings, plus bytes over bandwidth.
+    """Predicts the seconds of one execution of a collective: latency per hop around its rings, plus bytes / bandwidth.
 
     A collective over several axes uses the links of all of them, up to the number of the device's axes. A collective
     over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently, and at the
@@ -169,7 +169,7 @@ def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> 
 
     Args:
       hardware: the kind of all devices.
-      collective: its groups are numbered along the axes.
+      collective: the collective, with groups numbered along the axes.
       over: sizes of the axes with their own links, from ``links``.
     """
     near = _on_switch if hardware.axes == 1 else _on_torus
@@ -177,7 +177,7 @@ def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> 
 
 
 def _far_seconds(hardware: Hardware, collective: Collective) -> float:
-    """Returns the seconds spent between nodes: a ring of nodes, in which each device has a part of the array."""
+    """Returns the seconds spent between nodes, in a ring of nodes. Each device of a node holds a part of the array."""
     if hardware.node is None or hardware.far_bandwidth is None:
         return 0.0
     nodes = max(len({device // hardware.node for device in group}) for group in collective.groups)
@@ -194,7 +194,7 @@ def _far_seconds(hardware: Hardware, collective: Collective) -> float:
 
 
 def _on_switch(hardware: Hardware, collective: Collective, over: Axes) -> float:
-    """Seconds on a switch, over which each device sends everything at its full rate."""
+    """Returns the seconds on a switch, through which each device sends everything at its full rate."""
     del over  # a switch does not have separate links per axis
     hops = 1.0
     if collective.operation not in _PASSED and "all-to-all" not in collective.operation:

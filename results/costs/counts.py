@@ -8,12 +8,11 @@ class Work(NamedTuple):
 
     Attributes:
       flops: FLOPs of matmuls and convolutions, two per multiply-add.
-      activation_bytes: bytes of activations that these read and write.
-      score_bytes: the same for scores of attention. They are the largest array of a matmul of two activations with
-        batch dimensions.
+      activation_bytes: bytes of activations that these operations read and write.
+      score_bytes: the same for attention scores, which are the largest array of a batched matmul of two activations.
       weight_bytes: the same for weights and their gradients.
       other_bytes: memory traffic of other operations that compilers do not fuse.
-      operations: number of operations. Those in loops are multiplied by the trip count.
+      operations: number of operations. Operations in loops are multiplied by the trip count.
     """
 
     flops: float = 0.0
@@ -38,7 +37,7 @@ class Work(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Costs of a study, counted from shapes only. They describe one device's share of a step that ``devices`` share.
+    """Costs of a study, counted from shapes only. They describe one device's share of a step on ``devices``.
 
     Attributes:
       step: work of one trial's step on one device.
@@ -80,12 +79,13 @@ class Verdict(NamedTuple):
 
     Attributes:
       fits: whether the study fits in memory. Missing if compilation did not finish.
-      needed_bytes, device_bytes: memory that a device needs, including all arguments, and memory that the compiler may
-        use.
+      needed_bytes, device_bytes: memory that a device needs, including all arguments, and memory available to the
+        compiler.
       flops: FLOPs of a step on a device.
       exchanges: collectives of a step.
       exchange_seconds: predicted seconds of these collectives.
-      unknown_loops: number of loops with unknown trip count. Their bodies are counted once. They are loops over steps.
+      unknown_loops: number of loops with an unknown trip count, which are loops over steps. Their bodies are counted
+        once.
       cycles: cycles of a step in the compiler's schedule, with loops multiplied by their trip counts, if
         the compiler reports them.
       lanes: number of trials on a device.

@@ -1,7 +1,7 @@
 """Counts of a decoder with grouped-query attention, windows and experts: parameters, FLOPs and memory traffic.
 
 The counts follow from shapes, without JAX. A mixture of experts is counted as if each token reached all its experts,
-so no token is dropped. Attention is causal and blocked, so scores never reach the memory.
+so no token is dropped. Attention is causal and blocked, so scores never reach main memory.
 """
 
 from collections.abc import Container, Iterator
@@ -18,20 +18,21 @@ class Decoder(NamedTuple):
 
     Attributes:
       layers, width: number of blocks, and width of the residual stream.
-      heads, key_heads, head_width: number of heads, number of heads of keys and values, and their width.
+      heads, key_heads, head_width: number of heads, number of key and value heads, and head width.
       hidden: width of the hidden layer, or of one expert.
       vocabulary: number of tokens.
       gated: whether the hidden layer has a gate.
-      tied: whether the table of embeddings is also the read-out.
-      experts, active_experts: number of experts of a block, and number of them that a token uses. Zero without experts.
+      tied: whether the embedding table is also the output layer.
+      experts, active_experts: number of experts in a block, and number of experts that a token uses. Zero without
+        experts.
       shared_hidden: width of the expert that all tokens use.
       dense_layers, dense_hidden: number of blocks without experts, and their hidden width.
       window: number of tokens that local layers attend to. Zero if all layers are global.
       global_layers: number of layers that attend to all tokens, if there is a window.
-      global_head_width, global_key_heads: shape of the attention of global layers, if it differs. Their keys are also
-        their values.
-      query_rank, key_rank, rope_width: widths of latent attention: of the compressed queries, of the compressed keys
-        and values, and of the part of keys with positions. Zero for plain attention.
+      global_head_width, global_key_heads: attention shape of global layers, if it differs. Their keys are also their
+        values.
+      query_rank, key_rank, rope_width: widths in latent attention: compressed queries, compressed keys and values, and
+        the part of keys with positions. Zero for plain attention.
     """
 
     layers: int
@@ -85,7 +86,7 @@ class Product(NamedTuple):
 
 
 def products(decoder: Decoder) -> tuple[Product, ...]:
-    """Returns the matmuls with parameters of all layers, and the read-out."""
+    """Returns the matmuls with parameters in all layers, and the output layer."""
     read_out = Product("predict", decoder.width, decoder.vocabulary, 1, 0 if decoder.tied else 1)
     return *_projections(decoder), *_hidden(decoder), read_out
 
@@ -145,7 +146,7 @@ def active_parameters(decoder: Decoder) -> int:
 
 
 def stored_parameters(decoder: Decoder) -> int:
-    """Returns the number of parameters of all matmuls and of the table of embeddings, without norms and biases."""
+    """Returns the number of parameters of all matmuls and of the embedding table, without norms and biases."""
     return sum(each.parameters for each in products(decoder)) + decoder.vocabulary * decoder.width
 
 
@@ -153,11 +154,11 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
     """Returns the attention FLOPs of one token in a forward pass.
 
     Args:
-      decoder: its shape.
-      length: number of tokens of a sequence.
+      decoder: shape of the decoder.
+      length: number of tokens in a sequence.
       causal: whether masked scores are skipped. Otherwise each token attends to the whole sequence, or to two windows.
-      block: number of tokens of a block of queries and of keys. Only pairs of blocks without a score are then skipped,
-        as in ``workloads.models.attention``. With 0, exactly the masked scores are.
+      block: number of tokens in a block of queries or keys. Only pairs of blocks without a score are then skipped, as
+        in ``workloads.models.attention``. With 0, exactly the masked scores are skipped.
     """
     window = decoder.window or length
     if block:
@@ -172,7 +173,7 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
 
 
 def _scores_in_blocks(length: int, window: int, block: int) -> float:
-    """Returns the scores that causal attention in blocks computes for a token, in the mean over a sequence."""
+    """Returns the number of scores that blocked causal attention computes per token, averaged over a sequence."""
     block = min(block, length)
     blocks = -(-length // block)
     reach = (window + block - 2) // block if window else blocks  # earlier blocks that a block attends to
@@ -183,19 +184,19 @@ def product_flops(decoder: Decoder, kept: Container[str]) -> float:
     """Returns the matmul FLOPs of one token in a step, two per multiply-add.
 
     Args:
-      decoder: its shape.
-      kept: names of tensors that the backward pass does not compute again, from ``NAMES``.
+      decoder: shape of the decoder.
+      kept: names of tensors that the backward pass does not recompute, from ``NAMES``.
     """
     return sum(2 * each.active * _passes(each.name, kept) for each in products(decoder))
 
 
 def attention_passes(kept: Container[str]) -> float:
-    """Returns the passes of attention in a step, relative to a forward pass."""
+    """Returns the number of attention passes in a step, relative to a forward pass."""
     return FORWARD + BACKWARD + (0 if ATTENTION in kept else FORWARD)
 
 
 def _passes(name: str, kept: Container[str]) -> int:
-    """Returns the number of matmuls of a product in a step. The last result of a block is never computed again."""
+    """Returns the number of matmuls of a product in a step. The last result of a block is never recomputed."""
     return 3 if name in kept or name in ("down", "predict") else 4
 
 
@@ -203,9 +204,9 @@ def activation_traffic(decoder: Decoder, ways: int, kept: Container[str]) -> flo
     """Returns the elements of activations that matmuls and attention of one device read and write in a step, per token.
 
     Args:
-      decoder: its shape.
+      decoder: shape of the decoder.
       ways: number of devices that share each matmul, by tensor parallelism.
-      kept: names of tensors that the backward pass does not compute again.
+      kept: names of tensors that the backward pass does not recompute.
     """
     total = 0.0
     for each in products(decoder):
@@ -221,10 +222,10 @@ def weight_traffic(decoder: Decoder, ways: int, expert_ways: int, kept: Containe
     """Returns the elements of weights and of their gradients that one device reads and writes in a step.
 
     Args:
-      decoder: its shape.
+      decoder: shape of the decoder.
       ways: number of devices that share each matmul, by tensor parallelism.
       expert_ways: number of devices that the experts are divided over.
-      kept: names of tensors that the backward pass does not compute again.
+      kept: names of tensors that the backward pass does not recompute.
     """
     total = 0.0
     for each in products(decoder):

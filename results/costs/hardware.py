@@ -17,12 +17,12 @@ class Hardware(NamedTuple):
       memory_bytes, memory_bandwidth: memory size in bytes, and bandwidth in bytes per second.
       link_bandwidth: bytes per second that a device sends over the links of one torus axis (both directions together)
         or into a switch.
-      axes: number of axes whose links a collective can use at once: the dimensions of a torus, or 1 for a switch.
-      node: number of devices connected by these links. All devices are, if it is missing.
-      far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, if
-        it is published.
+      axes: number of axes whose links a collective can use simultaneously: the dimensions of a torus, or 1 for a
+        switch.
+      node: number of devices connected by these links. If it is missing, all devices are connected.
+      far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, if published.
       source: source of these numbers.
-      slices: number of slices that the devices of a step are in.
+      slices: number of slices that the devices of a step span.
     """
 
     flops: float
@@ -99,7 +99,7 @@ ACCELERATORS = tuple(row for row in HARDWARE if row != "cpu")
 
 
 def hardware_of(device_kind: str) -> str | None:
-    """Returns the row of the hardware table for JAX's name of a device kind or for the name of a row, if it exists.
+    """Returns the name of the hardware row for a device kind, as named by JAX, or for a row name, if it exists.
 
     Options of ``described`` are ignored.
     """
@@ -116,9 +116,9 @@ def described(text: str) -> Hardware | None:
     """Returns hardware with changed links. The result is missing for unknown devices.
 
     Args:
-      text: name of a row of the table or of a device kind, and pairs with names from ``OPTIONS``, separated as in a
-        mesh. These are the number of devices of a node, the number of slices, and the bandwidths within and between
-        nodes in bytes per second.
+      text: name of a table row or of a device kind, then pairs with names from ``OPTIONS``, separated as in a mesh. The
+        options are the number of devices per node, the number of slices, and the bandwidths within and between nodes in
+        bytes per second.
 
     Raises:
       BadInput: an option is unknown, or its value is not a positive number.
@@ -139,7 +139,7 @@ def described(text: str) -> Hardware | None:
 
 
 def backend_of(row: str) -> str:
-    """Returns JAX's name of the backend of a row: tpu for chips in a torus, gpu for those on a switch, or cpu."""
+    """Returns JAX's name for the backend of a row: tpu for chips in a torus, gpu for devices on a switch, or cpu."""
     return "cpu" if row == "cpu" else "tpu" if HARDWARE[row].axes > 1 else "gpu"
 
 
@@ -152,11 +152,11 @@ def peak(row: str, precision: str) -> float:
     """Returns the matmul operations per second of a device.
 
     Args:
-      row: its row in the hardware table.
-      precision: bf16 or fp16 for the rate of the table, or int8 or fp8 for that of narrower numbers.
+      row: the device's row in the hardware table.
+      precision: bf16 or fp16 for the rate in the table, or int8 or fp8 for the rate of narrower numbers.
 
     Raises:
-      KeyError: the rate of this precision is not in the tables.
+      KeyError: the tables have no rate for this precision.
     """
     if precision in ("bf16", "fp16"):
         return HARDWARE[row].flops

@@ -1,4 +1,4 @@
-"""Predicts seconds from the counted work of a program and the rates of a device, always with a range.
+"""Predicts seconds, always with a range, from the counted work of a program and the rates of a device.
 
 All predictions use the form of ``step_model``, whose constants were fitted to published steps of decoders. Tables list
 the rates of each device kind. The rates are ``scaled`` by measured runs if available, otherwise by the steps of a probe
@@ -26,16 +26,16 @@ class Rates(NamedTuple):
     """Rates of a device kind.
 
     Attributes:
-      flops, bytes: matmul FLOPs and memory traffic per second at the peak. ``constants`` has the share that is reached.
+      flops, bytes: peak matmul FLOPs and memory traffic per second. ``constants`` has the fraction that is reached.
       constants: constants of the cost model.
-      backend: JAX's name of the backend: cpu, gpu or tpu.
+      backend: JAX's name for the backend: cpu, gpu or tpu.
       operation_seconds: minimum seconds of an operation.
       call_seconds: seconds that the host needs per call to start programs and read their results.
       equation_seconds: compile time per operation in the text of a program.
-      factor: predictions are within this factor of the measured time with 90 % confidence.
-      published: whether steps of decoders were published for this device and precision, which show their range.
+      factor: factor within which predictions agree with the measured time, with 90 % confidence.
+      published: whether decoder steps were published for this device and precision. If so, they determine the range.
       source: readable description of the source of these numbers.
-      slices: number of slices that the devices of a step are in.
+      slices: number of slices that the devices of a step span.
     """
 
     flops: float
@@ -123,7 +123,7 @@ def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, pu
 
 
 def of_step(step: Step) -> Seconds:
-    """Returns the predicted seconds of a decoder's step with their 90 % range.
+    """Returns the predicted seconds of a decoder's step, with a 90 % range.
 
     Raises:
       KeyError: the hardware table has no row or no peak for the step.
@@ -135,9 +135,9 @@ def parts(of: Work, at: Rates, links: float = 0.0) -> Parts:
     """Returns the predicted seconds of the parts of a program, without the minimum time of operations.
 
     Args:
-      of: its work.
+      of: work of the program.
       at: rates of the device.
-      links: seconds of its exchanges.
+      links: seconds of the program's exchanges.
     """
     activations, weights = of.activation_bytes, of.weight_bytes + of.score_bytes
     if at.backend == "cpu":  # all bytes count once, also those of operations that are not matmuls
@@ -154,7 +154,7 @@ def seconds(of: Work, at: Rates, lanes: int = 1, links: float = 0.0) -> Seconds:
       of: work of one trial.
       at: rates of the device.
       lanes: number of batched trials, which share the minimum time of each operation.
-      links: seconds of its exchanges.
+      links: seconds of the program's exchanges.
     """
     middle = float(parts(of, at, links).step) + of.operations * at.operation_seconds / lanes
     return around(middle, RANGE if is_like_published(of, at, links) else at.factor)
@@ -176,12 +176,12 @@ def compiling_seconds(equations: float, at: Rates) -> float:
 
 
 def around(middle: float, factor: float) -> Seconds:
-    """Returns seconds with a range of this factor in both directions."""
+    """Returns seconds with a range that extends by this factor in both directions."""
     return Seconds(middle, middle / factor, middle * factor)
 
 
 def alike(one: float, other: float) -> bool:
-    """Returns whether the FLOPs of two programs are so similar that one scales the prediction of the other."""
+    """Returns whether two programs have such similar FLOPs that a measurement of one scales the other's prediction."""
     return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
@@ -190,7 +190,7 @@ class Calibration(NamedTuple):
 
     Attributes:
       scale: median ratio.
-      factor: a new ratio is within this factor of the median with 90 % confidence.
+      factor: factor within which a new ratio agrees with the median, with 90 % confidence.
       runs: number of measured runs.
     """
 
@@ -202,7 +202,7 @@ class Calibration(NamedTuple):
 def calibration(ratios: Sequence[float], factor: float = CPU.factor) -> Calibration | None:
     """Returns the calibration from ratios of measured to predicted seconds, or None without ratios.
 
-    If there are only a few ratios, ``factor`` is the spread instead of theirs.
+    If there are only a few ratios, their spread is not estimated, and ``factor`` is used instead.
     """
     logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
     if not logs:

@@ -1,6 +1,6 @@
-"""The constants of ``step_model``, and the ranges that rows left out of their fit show.
+"""The constants of ``step_model``, and the error ranges for rows that were left out of the fit.
 
-They were fitted on 28 November 2026 by ``benchmarks/step_model.py`` to 87 dense steps on TPUs, of which 47 are in
+The constants were fitted on 28 November 2026 by ``benchmarks/step_model.py`` to 87 dense steps on TPUs: 47 in
 ``step_times.csv`` and 40 in ``layouts.csv``. The constant ``switched`` was fitted to 22 steps on GPUs.
 """
 

@@ -1,11 +1,11 @@
-"""Seconds of a training step, predicted from its terms with one set of fitted constants.
+"""Predicts the seconds of a training step from its terms, with one set of fitted constants.
 
-Devices overlap matmuls, memory traffic and exchanges in part. On a torus, a step therefore takes longer than each of
-them, but not as long as their sum. On a switch, it takes as long as the longest of them: published steps of GPUs show
-neither memory nor exchanges. The constants are fitted by ``benchmarks/step_model.py`` to published steps, and all forms
-that were tried are in ``docs/predictions.md``.
+Devices partly overlap matmuls, memory traffic and exchanges. On a torus, a step therefore takes longer than any of the
+three, but less than their sum. On a switch, a step takes as long as the longest of the three: published steps on GPUs
+show no additional time for memory or exchanges. ``benchmarks/step_model.py`` fits the constants to published steps. All
+forms that were tried are in ``docs/predictions.md``.
 
-The terms of a decoder follow from its shape and mesh. Those of other programs are counted: see ``predictions``.
+The terms of a decoder follow from its shape and mesh. The terms of other programs are counted: see ``predictions``.
 """
 
 import math
@@ -36,12 +36,13 @@ class Step(NamedTuple):
     """A training step on a mesh.
 
     Attributes:
-      decoder, length, batch_size: shape, tokens of a sequence, and sequences of the global batch.
+      decoder, length, batch_size: shape, tokens per sequence, and sequences in the global batch.
       row, devices, slices: row of the hardware table, number of devices, and number of slices.
-      mesh: sizes of the axes data, fsdp, tensor, context, expert and pipeline within a slice, and of between.
+      mesh: sizes of the mesh axes: data, fsdp, tensor, context, expert and pipeline within a slice, and ``between``
+        slices.
       precision: bf16, fp16, fp8 or int8. Attention is always computed in bf16 or fp16.
-      kept: tensors that the backward pass does not compute again, from ``decoder_counts.NAMES``.
-      micro_batch, virtual_stages: sequences of a microbatch, and stages of a device, if there are several stages.
+      kept: tensors that the backward pass does not recompute, from ``decoder_counts.NAMES``.
+      micro_batch, virtual_stages: sequences per microbatch, and stages per device, if there are several stages.
       evaluated: number of evaluated sequences per trained sequence, if the seconds include evaluations.
     """
 
@@ -60,16 +61,16 @@ class Step(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a step needs, in seconds at the rates of the hardware table. Each can be a number or an array of steps.
+    """The terms of a step, in seconds at the rates of the hardware table. Each is a number, or an array over steps.
 
     Attributes:
-      products, attention: matmuls at the peak of the precision, and attention at that of bf16.
-      activations, weights: memory traffic of both. Gathered weights are written and read, so theirs counts twice. The
-        scores of attention that is not blocked count like weights, because softmax reads and writes them again.
+      products, attention: matmuls at the peak rate of the precision, and attention at the peak rate of bf16.
+      activations, weights: memory traffic of each. Gathered weights are written and read, so their traffic counts
+        twice. Scores of unblocked attention count like weights, because softmax reads and writes them again.
       links: exchanges over all directions of the torus, or into the switch.
       doublings: doublings of the number of slices.
       bubble: idle time of the pipeline relative to the rest.
-      switched: whether devices are on a switch, so the constants of GPUs apply.
+      switched: whether devices are on a switch. If so, the GPU constants apply.
     """
 
     products: Any
@@ -88,9 +89,9 @@ class Constants(NamedTuple):
     Attributes:
       products: fraction of the peak that matmuls reach on TPUs.
       attention: time of an operation of attention, relative to one of a matmul.
-      activations: number of times that the activations of matmuls pass through the memory. Norms, positions and copies
-        read and write them, too.
-      slices: relative loss of time per doubling of the slices.
+      activations: number of times that the activations of matmuls pass through memory. Norms, positions and copies read
+        and write them, too.
+      slices: relative loss of time per doubling of the number of slices.
       switched: fraction of the peak that matmuls reach on GPUs.
       overlap: exponent of the sum of matmuls, memory and links. They add up at 1, and overlap fully at infinity. This
         constant is set by hand.
@@ -146,7 +147,7 @@ def terms(step: Step) -> Terms:
 
 
 def sent_bytes(step: Step) -> float:
-    """Returns the bytes that a device sends within its slice in a step, by the best algorithm on a ring."""
+    """Returns the bytes that a device sends within its slice in a step, by the best ring algorithm."""
     decoder, mesh = step.decoder, step.mesh
     fsdp, tensor, expert = (mesh.get(name, 1) for name in ("fsdp", "tensor", "expert"))
     stages, data, context = (mesh.get(name, 1) for name in ("pipeline", "data", "context"))
@@ -164,9 +165,9 @@ def sent_bytes(step: Step) -> float:
 
 
 def held_bytes(step: Step) -> float:
-    """Returns the bytes that a device holds in a step, if no tensor is moved to the host and the batch is not in parts.
+    """Returns the bytes that a device holds in a step without offloading to the host and without microbatches.
 
-    These are float32 parameters with both means of Adam, the inputs of all blocks, and the kept tensors.
+    They consist of float32 parameters with both of Adam's moments, the inputs of all blocks, and the kept tensors.
     """
     decoder, mesh = step.decoder, step.mesh
     ways = math.prod(mesh.get(name, 1) for name in ("fsdp", "tensor", "pipeline", "expert"))

@@ -1,1 +1,1 @@
-"""Where files are: on this machine or in a bucket. One protocol, and one module for each."""
+"""File systems: one protocol, with one module for files on this machine and one for buckets."""

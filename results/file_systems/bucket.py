@@ -1,11 +1,11 @@
 """Objects in buckets: gs://, s3:// and az:// through obstore, and memory:// within a process.
 
-A bucket has no folders, links or locks. An object is created with a condition, in one request that is not repeated by
-the client. If the answer is lost, or if the server answers that the name is taken, the object is read back: equal bytes
-are ours. Therefore, records whose creator matters contain a random token.
+A bucket has no folders, links or locks. An object is created by one conditional request, which the client does not
+retry. If the response is lost or reports that the name is taken, the object is read back. Equal bytes mean that this
+process wrote it. Therefore, records whose creator matters contain a random token.
 
 The lock of a study is an object that its holder replaces every few seconds. Other processes observe it, so the clocks
-of different machines are never compared. Correctness does not depend on it.
+of different machines are never compared. Correctness does not depend on the lock.
 """
 
 import contextlib
@@ -149,7 +149,7 @@ class BucketPath:
         return self.is_dir() or self.is_file()
 
     def iterdir(self) -> Iterator["BucketPath"]:
-        """Yields the objects and folders directly below this folder, sorted. A missing folder is an empty one."""
+        """Yields the objects and folders directly below this folder, sorted. A missing folder counts as empty."""
         with contextlib.suppress(FileNotFoundError):
             yield from [self / entry.name for entry in sorted(self.bucket.entries(self.key))]
 
@@ -162,7 +162,7 @@ class BucketPath:
                 yield BucketPath(self.bucket, key)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Accepts every folder, because a folder exists as soon as there is an object in it."""
+        """Accepts every folder, because a folder exists as soon as it contains an object."""
 
     def write_bytes(self, data: bytes) -> None:
         self.bucket.put(self.key, data)
@@ -206,7 +206,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Snapshot:
-    """All objects below a folder as listed once, and the small ones that were read since."""
+    """All objects below a folder, listed once, and the contents of small objects read since then."""
 
     def __init__(self, prefix: str, objects: Mapping[str, Status]):
         self.prefix = prefix
@@ -220,7 +220,7 @@ class _Snapshot:
         return not self.prefix or key == self.prefix or key.startswith(f"{self.prefix}/")
 
     def add(self, key: str, status: Status) -> None:
-        """Adds an object, and the folders that it is in."""
+        """Adds an object, and the folders that contain it."""
         self.objects[key] = status
         self.contents.pop(key, None)
         entry = Entry(key.rpartition("/")[2], "file", *status)
@@ -266,7 +266,7 @@ class Bucket:
 
     @functools.cached_property
     def _once(self) -> Any:
-        """A connection that never repeats a request, for conditional ones."""
+        """A connection without retries, for conditional requests."""
         return self._store if self.url.startswith("memory:") else self._connect(retries=0)
 
     def _connect(self, retries: int) -> Any:
@@ -285,7 +285,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _asking(self, key: str) -> Iterator[Any]:
-        """Yields obstore. Raises OSError, without the text of the library, which may contain credentials."""
+        """Yields obstore. Failures raise OSError without the library's message, which may contain credentials."""
         obstore, where = _obstore(), f"{self.url}/{key}"
         try:
             yield obstore
@@ -316,7 +316,7 @@ class Bucket:
         return self.look(key, start, end)[0]
 
     def look(self, key: str, start: int = 0, end: int | None = None) -> tuple[bytes, Status]:
-        """Returns the bytes from ``start`` to ``end`` of an object as it is now, and its status."""
+        """Returns the bytes from ``start`` to ``end`` of the current object, and its status."""
         with self._asking(key) as obstore:
             found = obstore.get(self._store, key, options=None if end is None else {"range": (start, end)})
             data = bytes(found.bytes())
@@ -334,11 +334,11 @@ class Bucket:
             return _status(obstore.head(self._store, key))
 
     def now(self) -> float:
-        """Returns the time in seconds since 1970 by the server's clock, as of the last ``set_clock``."""
+        """Returns the time in seconds since 1970 by the server's clock, as estimated by the last ``set_clock``."""
         return time.time() + self._ahead
 
     def set_clock(self, key: str) -> None:
-        """Reads the server's clock, from an object that was written just now."""
+        """Reads the server's clock from an object that was just written."""
         self._ahead = self.head(key).st_mtime - time.time()
 
     def has_below(self, key: str) -> bool:
@@ -380,7 +380,7 @@ class Bucket:
             seen.add(key, Status(len(data), time.time()))
 
     def create(self, key: str, data: bytes) -> bool:
-        """Creates an object. Returns False, without a change, if another one has this key."""
+        """Creates an object. Returns False, without changes, if another object has this key."""
         created = self._create(key, data)
         if created and (seen := self._seen(key)) is not None:
             seen.add(key, Status(len(data), time.time()))
@@ -421,7 +421,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def snapshot(self, prefix: str) -> Iterator[None]:
-        """Returns a context in which a folder is listed once. Contexts can be nested. The outermost one counts."""
+        """Returns a context in which a folder is listed once. If contexts are nested, the outermost one applies."""
         if self._snapshot is not None:
             yield
             return
@@ -440,7 +440,7 @@ class Bucket:
         return _Snapshot(prefix, dict(self._objects(prefix)))
 
     def sees(self, key: str) -> bool | None:
-        """Returns whether the snapshot of its folder, if there is one, has an object."""
+        """Returns whether the snapshot contains an object, if the snapshot covers it."""
         seen = self._seen(key)
         return None if seen is None else key in seen.objects
 
@@ -476,12 +476,12 @@ def _obstore() -> Any:
 
 
 def _taken(obstore: Any) -> tuple[type[Exception], ...]:
-    """Returns the exceptions that mean that an object exists, or that another request is creating it."""
+    """Returns the exceptions for an object that exists or is being created by another request."""
     return obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError
 
 
 def _allows_http() -> bool:
-    """Returns whether the environment allows requests without encryption, as for a server on this machine."""
+    """Returns whether the environment allows unencrypted requests, such as to a server on this machine."""
     names = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
     return any(os.environ.get(name, "").lower() in ("1", "true") for name in names)
 
@@ -522,7 +522,7 @@ def bucket_path(url: str) -> BucketPath:
 
 
 def refresh() -> None:
-    """Lists the folders of all snapshots again, after a listed object was missing."""
+    """Lists the folders of all snapshots again, after a listed object turned out to be missing."""
     for each in _BUCKETS.values():
         each.refresh()
 
@@ -651,7 +651,7 @@ class _Lock:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Waits until no live process holds the lock, and holds it in the context."""
+        """Waits until no live process holds the lock, then holds it within the context."""
         self._wait()
         self.path.bucket.set_clock(self.path.key)
         renewing = threading.Thread(target=self._renew, daemon=True)
@@ -688,7 +688,7 @@ class _Lock:
 
 
 def _who() -> dict[str, Any]:
-    """Returns the machine and the process. Containers on one machine have process ids of their own."""
+    """Returns the machine and the process. Containers on one machine have separate process ids."""
     try:
         numbering = os.readlink("/proc/self/ns/pid")
     except OSError:

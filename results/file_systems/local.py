@@ -2,8 +2,8 @@
 
 To create a file, a temporary file is written next to it, flushed to disk and linked to the final name, which fails if
 the name is taken. Then the folder is flushed. Leftovers of killed processes are removed by age, because other processes
-cannot detect whether the writer is alive. If its temporary file is removed, a live writer writes it again. A file that
-is replaced, or a new folder, gets its name by a rename.
+cannot detect whether the writer is alive. If its temporary file is removed, a live writer writes it again. Replaced
+files and new folders get their names by a rename.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""A check, at first use, that a server creates each object once. Servers exist that accept the condition and ignore it.
+"""Checks at first use that a server creates each object only once. Some servers accept the condition but ignore it.
 
-A random key is created twice, and another one 16 times at once. Exactly one request each may succeed. Both must be
-listed at once.
+A random key is created twice, and another one by 16 concurrent requests. For each key, exactly one request may succeed.
+Both keys must be listed immediately.
 """
 
 import uuid
@@ -15,7 +15,7 @@ WRITERS = 16
 
 
 def check(store: BucketPath) -> None:
-    """Raises BadInput, with the reason, for a bucket that cannot hold a store. Leaves no objects."""
+    """Raises BadInput, with the reason, for a bucket that cannot hold a store. Leaves no objects behind."""
     bucket = store.bucket
     prefix = f"{TEMPORARY}probe-{uuid.uuid4().hex}"
     twice, together = store / f"{prefix}-twice", store / f"{prefix}-together"

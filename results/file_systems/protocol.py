@@ -47,16 +47,16 @@ class FileSystem(Protocol):
         """Returns a path within a folder for ``read`` and ``names``. Local paths are strings, as ``/`` is slower."""
 
     def create(self, path: Any, data: bytes | memoryview) -> bool:
-        """Creates a file atomically and durably. Returns False, without a change, if another one has this name."""
+        """Creates a file atomically and durably. Returns False, without changes, if another file has this name."""
 
     def replace(self, path: Any, pieces: Sequence[bytes | memoryview], check: Callback) -> None:
-        """Creates a file, or replaces it atomically. ``check`` is called before, and can raise to keep the old file."""
+        """Creates a file, or replaces it atomically. ``check`` is called first, and can raise to keep the old file."""
 
     def post(self, path: Any, data: bytes) -> None:
         """Replaces a file that is useless after a crash, so it is not flushed to disk."""
 
     def peek(self, path: Any, most: int) -> tuple[bytes, float]:
-        """Returns the first bytes of a regular file, and its time of writing in seconds since 1970. Follows no link."""
+        """Returns the first bytes of a regular file, and its time in seconds since 1970. Does not follow links."""
 
     def mark(self, folder: Any) -> object:
         """Returns a value that changes when a file in a folder is created, renamed or deleted."""
@@ -86,7 +86,7 @@ class FileSystem(Protocol):
         """Creates a folder and its parents durably."""
 
     def new_folder(self, path: Any) -> AbstractContextManager[Any]:
-        """Returns a context that yields a folder to be filled, which has the name ``path`` at the end."""
+        """Returns a context that yields a folder to fill, which gets the name ``path`` at the end."""
 
     def is_leftover(self, path: Any) -> bool:
         """Returns whether a file is so old that its writer must be gone."""

@@ -5,9 +5,9 @@
     <leaderboard>/submissions/<ruleset>/<submission>/submission.py
 
 A study is one search: the trials of one workload in one study folder. Its optimizer is the submission's name. The batch
-size is stated only in the submission's code, which is searched but never run. Metrics come from eval_measurements.csv
-and are converted to errors. The seconds in it, and the single-batch losses in measurements.csv, are not imported. A
-trial without evaluations, metadata or a folder is INCOMPLETE (lost).
+size is given only in the submission's code, which is searched but never run. Metrics come from eval_measurements.csv
+and are converted to errors. Its seconds, and the single-batch losses in measurements.csv, are not imported. A trial
+without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
 from collections.abc import Iterator, Sequence

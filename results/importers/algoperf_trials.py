@@ -152,7 +152,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
 
 
 def targets(metadata: Fields) -> dict[str, float]:
-    """Returns the workload's targets by source column, if the metadata state them."""
+    """Returns the workload's targets by source column, if the metadata contain them."""
     metric = metadata.get("workload.target_metric_name")
     values = {}
     for split in ("validation", "test"):
@@ -210,7 +210,7 @@ class Key(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-    """A trial's folder and its file names; ``misplaced`` if it lies outside its workload's folder."""
+    """A trial's folder and its file names. ``misplaced`` if the folder lies outside its workload's folder."""
 
     folder: Folder
     names: Strings

@@ -47,7 +47,7 @@ class OpenArchive(NamedTuple):
 
 @contextlib.contextmanager
 def open_archive(path: Folder, top: str) -> Iterator[OpenArchive]:
-    """Opens a .tar.bz2, a .tar or a folder, and recognizes it by content.
+    """Opens a .tar.bz2, a .tar or a folder, recognized by its content.
 
     Args:
       path: the archive, its unpacked top-level folder, or the parent of that folder.

@@ -1,4 +1,4 @@
-"""Decodes bzip2 in a separate process, so that it never waits for the reader's interpreter lock.
+"""Decodes bzip2 in a separate process, so decoding never waits for the reader's interpreter lock.
 
     python results/importers/bunzip.py FILE THREADS
 
@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """The standard library's decoder in large steps. bz2.BZ2File decodes in 8 KiB steps."""
+    """The standard library's decoder, run in large steps. bz2.BZ2File decodes in 8 KiB steps."""
 
     def __init__(self, file: BinaryIO):
         self._file, self._decoder = file, bz2.BZ2Decompressor()
@@ -83,7 +83,7 @@ def main(path: str, threads: int, out: BinaryIO) -> None:
 
 
 def run() -> None:
-    """Runs the program. If the file has an error, it is the last line of standard error."""
+    """Runs the program. An error in the file is printed as the last line of standard error."""
     try:
         main(sys.argv[1], int(sys.argv[2]), sys.stdout.buffer)
     except (OSError, EOFError, RuntimeError, ValueError) as error:

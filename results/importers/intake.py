@@ -1,7 +1,7 @@
-"""The intake: buffers an archive's trials until there are enough to store.
+"""Buffers an archive's trials until there are enough to store.
 
 Files come in any order. A trial is stored together with others from its study, once both of its files and study.json
-have been read. The buffer is bounded: if it gets too full, curves are postponed to a second pass over the archive, when
+have been read. The buffer is bounded. If it gets too full, curves are postponed to a second pass over the archive, when
 everything else is known.
 """
 
@@ -58,7 +58,7 @@ class Intake:
         """Takes a file from the archive.
 
         Raises:
-          Broken: the archive cannot be read any further.
+          Broken: the rest of the archive cannot be read.
         """
         study = self.studies.setdefault(place.study, PartialStudy(place.study))
         if self._current is not study:
@@ -209,7 +209,7 @@ class Intake:
                 self._forget(fullest, late, outcomes=False)
 
     def _hand_over(self, study: PartialStudy, *, last: bool = False, without_curves: bool = False) -> None:
-        """Stores the trials of a study that are ready.
+        """Stores the ready trials of a study.
 
         Args:
           study: a study whose study.json has been read.

@@ -1,9 +1,9 @@
 """Importer for MLPerf's reference convergence points: how long several seeds trained to reach a quality target.
 
 The source is `rcp_checker/<release>/rcps_<benchmark>.json` in mlcommons/logging (Apache-2.0). A record has a benchmark,
-a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" whatever its unit. It
-becomes a study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step that met
-the target. Numbers with an unknown unit or epoch size are kept without steps.
+a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" regardless of its unit. Each
+record becomes a study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step
+that met the target. Numbers with an unknown unit or epoch size are kept without steps.
 
 Releases repeat each other, sometimes under other names (gnn is rgat, and the later ssd is retinanet). Records form one
 study if their benchmarks, batch sizes and numbers are equal and their metaparameters do not contradict each other. A

@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     Attributes:
       study: the trials' study.
       seen: ids of all trials found so far in the study.
-      outcomes: metadata of every trial in the batch that is not lost.
+      outcomes: metadata of each trial in the batch, except lost trials.
       curves: text of measurements.csv, by trial. Absent for trials without this file.
       lost: trials without usable files.
       last: whether to make the study visible after this batch.
@@ -65,15 +65,15 @@ class PartialStudy:
       path: path of the study below the top-level folder.
       recorded: the plan, or None until study.json has been read.
       refused: whether the study cannot be imported.
-      at_the_end: whether the study has been committed, so that it is only committed again at the end of the archive.
-      done: trials that were passed to the store or already in it.
+      at_the_end: whether the study has been committed. It is then committed again only at the end of the archive.
+      done: trials that were passed to the store or were already in it.
       outcomes, curves: metadata and curves of other trials.
       statuses: status of every trial with a metadata.json that was read.
       measured: trials with a measurements.csv that was read.
       put_off: trials with curves postponed to the second pass.
       lost: trials without usable files.
-      text, waiting, paired: bytes of all curves read so far, of those in ``curves``, and of those in ``curves`` with
-        metadata.
+      text, waiting, paired: bytes of all curves read so far, of the curves in ``curves``, and of the curves in
+        ``curves`` that have metadata.
       visible: whether the study was committed and no trial has been stored or lost since.
       writing: the last batch being stored.
     """

@@ -1,4 +1,4 @@
-"""Storage of published studies, with qualities as errors. A later import adds trials that are new in the source.
+"""Stores published studies, with qualities as errors. A later import adds trials that are new in the source.
 
 Values that have changed in the source are reported, but replaced only on request.
 """
@@ -32,8 +32,8 @@ class Content(NamedTuple):
 
     Attributes:
       study: the plan.
-      trials: trials columns by name, of equal length. Columns outside the schema are float64.
-      measurements: measurements columns by name, of equal length. Metrics are float64, as published.
+      trials: columns of the trials table by name, of equal length. Columns outside the schema are float64.
+      measurements: columns of the measurements table by name, of equal length. Metrics are float64, as published.
       about: additional columns for the studies table, such as ``device_kind``.
     """
 
@@ -60,7 +60,7 @@ class Saved(NamedTuple):
         return sum(change.values for change in self.changed.values())
 
     def describe(self, source: str) -> str:
-        """Describes the first changed trial; ``source`` names the imported side."""
+        """Describes the first changed trial. ``source`` names the imported side."""
         trial, difference = min(self.changed.items())
         more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
         return f"trial {trial}: {difference.describe('the store', source)}{more}"
@@ -72,7 +72,7 @@ def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: R
     Args:
       saved: the results of storing studies, by name.
       source: name of the imported side.
-      kept: description of the values that the store has now.
+      kept: description of the values now in the store.
       report: called with lines for the user.
     """
     changed = {name: each for name, each in saved.items() if each.changed}
@@ -93,7 +93,7 @@ def complement(values: np.ndarray) -> np.ndarray:
       values: float64 of any shape.
 
     Returns:
-      float64 of the same shape; NaN stays NaN.
+      float64 of the same shape. NaN stays NaN.
     """
     whole = np.rint(values * _DECIMALS)
     return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)
@@ -117,9 +117,9 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
 
     Args:
       folder: the store.
-      content: the study as its source has it now.
-      replace: whether to replace stored trials that have changed. Otherwise, one that has stops the write.
-      longer: trials whose run went on. They are replaced in any case.
+      content: the study in the current version of its source.
+      replace: whether to replace stored trials that have changed. Otherwise, a changed trial prevents the write.
+      longer: trials whose run continued. They are always replaced.
     """
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))
@@ -142,7 +142,7 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
 
 
 def studies(study: Recorded, about: Fields) -> pa.Table:
-    """Returns the studies table for one published study; ``about`` adds columns."""
+    """Returns the studies table for one published study. ``about`` adds columns."""
     row = {
         "study": study.name,
         **plan_columns.names(study),

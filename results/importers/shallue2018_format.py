@@ -76,7 +76,7 @@ class TrialMetadata(NamedTuple):
 
 
 def place(path: str) -> ArchivePath | None:
-    """Parses a file path. Returns None if the format has no such file."""
+    """Parses a file path. Returns None for files that are not part of the format."""
     match = _PATH.fullmatch(path)
     if not match or len(match["study"]) > LONGEST_PATH:
         return None

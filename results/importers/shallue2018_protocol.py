@@ -1,7 +1,7 @@
 """The protocol of a study in an imported archive of Shallue et al. 2018: search space, budget and evaluations.
 
-The search space and the budget are those of study.json, which the plan of an imported study keeps unchanged. The
-evaluations are the steps of its measurements.
+The search space and the budget come from study.json, which the plan of an imported study keeps unchanged. The
+evaluations come from the steps of the measurements.
 """
 
 import collections
@@ -95,7 +95,7 @@ def range_of(config: Fields) -> Range:
 
 
 def as_spacings(steps: np.ndarray) -> Spacings:
-    """Returns increasing steps, without 0, as pairs of a spacing and the step up to which it applies."""
+    """Converts increasing steps, without 0, to pairs of a spacing and the step up to which it applies."""
     gaps = np.diff(steps, prepend=0)
     is_last = np.diff(gaps, append=0) != 0  # no gap is 0
     return tuple(zip(gaps[is_last].tolist(), steps[is_last].tolist(), strict=True))
@@ -127,8 +127,8 @@ def _how(folder: str) -> str:
 def _spacings_of(commit: Commit, train_steps: int) -> Spacings:
     """Returns the spacings of the evaluations that most COMPLETE trials share, up to ``train_steps`` unless it is 0.
 
-    If several grids are equally frequent, the one with the most evaluations is used, and among these the one of the
-    trial with the lowest id.
+    If several grids are equally frequent, the grid with the most evaluations is used. Ties go to the trial with the
+    lowest id.
     """
     trials = commits.read_columns(commit, "trials", ["trial", "status"])
     complete = trials.filter(pc.equal(trials["status"].cast("string"), "COMPLETE"))["trial"]

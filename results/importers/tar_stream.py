@@ -23,7 +23,7 @@ _WITHOUT_DATA = {
 
 
 class Broken(Exception):
-    """Raised if an archive cannot be read any further. The message is the reason."""
+    """Raised if the rest of an archive cannot be read. The message is the reason."""
 
 
 class ArchiveEntry(NamedTuple):

@@ -54,7 +54,7 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
 
 
 def relative(path: Folder, root: Folder) -> str:
-    """Returns a path relative to ``root``, which is empty for ``root`` itself."""
+    """Returns a path relative to ``root``, or an empty string for ``root`` itself."""
     return str(path).removeprefix(str(root)).strip("/")
 
 
@@ -97,7 +97,7 @@ class OpenFolder(Protocol):
 
 @contextlib.contextmanager
 def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
-    """Opens a folder in an untrusted tree: locally, level by level from ``root``. Raises errors as ``read_bytes``."""
+    """Opens a folder in an untrusted tree: locally, level by level from ``root``. Raises like ``read_bytes``."""
     if not durable.system(root).is_local:
         yield _RemoteFolder(path)
         return
@@ -229,7 +229,7 @@ def text(value: object, most: int = 200) -> str | None:
 
 
 def word(name: str, otherwise: str) -> str:
-    """Returns a name in the form that studies allow, or ``otherwise`` if no characters remain."""
+    """Converts a name to a form allowed in studies. Returns ``otherwise`` if no characters remain."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")[:80] or otherwise
 
 

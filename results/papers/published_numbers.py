@@ -35,7 +35,7 @@ def webgraph() -> pd.DataFrame:
 def step_times() -> pd.DataFrame:
     """Returns published training steps on meshes of TPUs and GPUs, with the citation, URL and terms of their source.
 
-    Values that a source does not state are missing. The columns are explained in `papers/README.md`.
+    Values that a source does not report are missing. The columns are explained in `papers/README.md`.
     """
     table = _cited("step_times.csv", None)
     rates = ["tflops_per_chip", "step_seconds", "step_seconds_derived", "peak_tflops"]
@@ -54,7 +54,7 @@ def decoders() -> pd.DataFrame:
 
 
 def _cited(name: str, source: str | None) -> pd.DataFrame:
-    """Returns a table of this folder with the citation, URL and terms of the source of each row."""
+    """Returns a table in this folder with the citation, URL and terms of each row's source."""
     table = _read(name).merge(_read("sources.csv"), on="source", how="left", validate="many_to_one")
     return table if source is None else table[table["source"] == source].reset_index(drop=True)
 
@@ -64,12 +64,12 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def layouts() -> pd.DataFrame:
-    """Returns all published rows, then citation, url and terms of the source, and ``doubt`` on inconsistent rows.
+    """Returns all published rows, then citation, url and terms of the source, and ``doubt`` for inconsistent rows.
 
     Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
     seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
 
-    Values that a source does not state are missing. ``mesh`` has the axes data, fsdp and tensor; utilization is a
+    Values that a source does not report are missing. ``mesh`` has the axes data, fsdp and tensor. Utilization is a
     fraction of ``peak_tflops``.
     """
     table = _cited("layouts.csv", None)
@@ -107,7 +107,7 @@ def gpt3_runs() -> pd.DataFrame:
 
     Runs start from a checkpoint, and their clock starts at the first block. Each block ends with one evaluation.
     ``block_minutes`` is the first block plus the median block for each later evaluation. ``slow`` names the slow blocks
-    of a run whose published minutes differ from it by more than 3 %, and is missing for all others.
+    of a run whose published minutes differ from ``block_minutes`` by more than 3 %. It is missing for all other runs.
     """
     table = _cited("gpt3_runs.csv", None)
     block = table["steps_between_evaluations"] * table["seconds_per_step"]
@@ -118,7 +118,7 @@ def gpt3_runs() -> pd.DataFrame:
 
 
 def _slow(row: pd.Series) -> str | None:
-    """Describes the slow blocks of a run whose minutes differ from those of its median block."""
+    """Describes the slow blocks of a run whose published minutes differ from ``block_minutes``."""
     if abs(row["block_minutes"] / row["minutes"] - 1) <= BLOCKS_WITHIN:
         return None
     words = str(row["slow_blocks"]).split(";") if pd.notna(row["slow_blocks"]) else []

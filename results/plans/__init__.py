@@ -1,1 +1,1 @@
-"""Plans: what was or will be measured, for every kind of study, and the columns of the tables."""
+"""Plans of past and future measurements, for every kind of study, and the columns of the tables."""

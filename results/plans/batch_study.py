@@ -40,11 +40,12 @@ class BatchStudy(Plan):
       pruning: ``exact`` stops a trial once it cannot change any answer, and ``off`` does not.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
-      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so that any
+      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so any
         target can be read from the curve.
       confirm: number of repeats of the best trial with new seeds (see ``results.rules.confirmation``). Not part of the
         identity.
-      confirm_top: number of best trials among which half of these repeats choose. Not part of the identity.
+      confirm_top: number of best trials that are candidates. If there are several, half of the repeats choose one of
+        them. Not part of the identity.
       digits: number of hex digits of the plan's hash in the study's name (see ``results.store.with_stored_name``). Not
         part of the identity.
       dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
@@ -129,7 +130,7 @@ class BatchStudy(Plan):
 
     @property
     def search(self) -> Search:
-        """The search of its trials."""
+        """The search settings for the study's trials."""
         ends_at = self.targets if self.stop == "target" else ()
         return Search(self.space, self.targets, ends_at, self.stop, self.pruning)
 
@@ -145,7 +146,7 @@ class BatchStudy(Plan):
 
     @property
     def labels(self) -> Labels:
-        """Its names in tables. A model's options are sorted by name, as in fully_connected_64."""
+        """The study's names in tables. Model options are sorted by name, such as fully_connected_64."""
         values = [self.model_options[name] for name in sorted(self.model_options)]
         numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
         return Labels(self.dataset, "_".join([self.model, *map(str, numbers)]), self.optimizer)
@@ -168,10 +169,10 @@ class BatchStudy(Plan):
 
 
 def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> np.ndarray:
-    """Returns the evaluation steps: each is the first integer at or above ``ratio`` times the previous one.
+    """Returns the evaluation steps. Each is the first integer at or above ``ratio`` times the previous step.
 
-    The k-th is at step k · ``spacing`` or later, so evaluations never cost more than a fixed fraction of the training
-    so far, even if a trial stops early. The last is at ``budget_steps``.
+    The k-th evaluation is at step k · ``spacing`` or later, so evaluations never cost more than a fixed fraction of the
+    training so far, even if a trial stops early. The last evaluation is at ``budget_steps``.
 
     Returns:
       int32[evaluations], strictly increasing, at most ``budget_steps``.
@@ -196,7 +197,7 @@ def _runs(spacings: Sequence[tuple[int, int]]) -> list[tuple[int, tuple[int, int
 
 
 def _spacings(given: Sequence[Sequence[int]], budget_steps: int) -> tuple[tuple[int, int], ...]:
-    """Returns ``evaluation_spacings`` as tuples. Raises BadInput if they do not lead to the budget."""
+    """Returns ``evaluation_spacings`` as tuples. Raises BadInput if they do not reach the budget."""
     if not isinstance(given, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given
     ):

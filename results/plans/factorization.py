@@ -21,8 +21,8 @@ class Factorization(Als, Plan):
 
     The solver options are in ``results.als.Als``. This class adds the data, cores and search.
 
-    The objective is that of ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed links, α
-    · score² on all pairs, and a ridge.
+    The objective is the same as in ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed
+    links, α · score² on all pairs, and a ridge.
 
     Attributes:
       dataset: name of the ratings.
@@ -78,12 +78,12 @@ class Factorization(Als, Plan):
 
     @property
     def labels(self) -> Labels:
-        """Its names in tables, such as matrix_factorization_64 for the model and its size."""
+        """The study's names in tables, such as matrix_factorization_64 for the model and its size."""
         return Labels(self.dataset, f"matrix_factorization_{self.dim}", "als")
 
     @property
     def search(self) -> Search:
-        """The search of its trials."""
+        """The search settings for the study's trials."""
         return Search(self.space, stop="target")
 
     @property

@@ -1,4 +1,4 @@
-"""Kinds of studies: a table of their properties, and construction of any kind of plan from plain data."""
+"""Kinds of studies: a table of their properties, and a constructor for any kind of plan from plain data."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar, cast
@@ -23,13 +23,13 @@ class Kind(NamedTuple):
     """Properties shared by all studies of a kind.
 
     Attributes:
-      plan: dataclass of its plans.
+      plan: dataclass of the plans.
       axes: plan fields that vary along a curve, or over a plane if there are two.
       unit: unit of steps, such as step or epoch.
       columns: columns of the measurements other than metrics.
       endings: possible pairs of status and reason for the trials.
       recorded: whether the studies were measured by others and cannot be run.
-      alone: whether a study must have the machine to itself, because its times are results.
+      alone: whether a study needs exclusive use of the machine, because its times are results.
     """
 
     plan: type[Plan]
@@ -101,5 +101,5 @@ def along(study: Plan) -> int:
 
 
 def reserved() -> frozenset[str]:
-    """Returns the column names, which metaparameters cannot have."""
+    """Returns the column names, which are reserved: metaparameters cannot use them."""
     return schema.RESERVED.union(*({column.name for column in kind.columns} for kind in KINDS.values()))

@@ -79,11 +79,11 @@ class LayoutStudy(Plan):
       strict: whether pairs with unknown axes are errors. Otherwise they are ignored, as in Mesh-TensorFlow.
       device_count: number of devices that the mesh must have.
       engine: ``cpu-emulated`` (run for its results on CPU-emulated devices), ``device`` (run and timed) or
-        ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice without having one, and not run).
+        ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice without needing one, and not run).
       hardware: device assumed by the predicted costs.
       precision: precision of activations and matmuls.
-      rematerialization: ``full`` recomputes layers in the backward pass, and ``none`` keeps their activations. Names of
-        tensors, joined by ``+``, keep only these, such as ``attention+out``.
+      rematerialization: ``full`` recomputes layers in the backward pass, and ``none`` keeps their activations. A list
+        of tensor names joined by ``+``, such as ``attention+out``, keeps only these tensors.
       budget_steps: number of steps to run.
       space: empty, because layouts have no metaparameters.
       seed: seed of the parameters and the data.
@@ -91,8 +91,8 @@ class LayoutStudy(Plan):
       dataset, dataset_version: data set of a task, which gives the shapes of a batch of random numbers, or ``counting``
         for a model shape. Omitted from the plan at their defaults, like the following fields.
       optimizer: name in the registry of ``workloads``.
-      attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
-      packages: as in ``BatchStudy``.
+      attention_block: number of tokens in a block of blocked attention, or 0 to store all scores.
+      packages: see ``BatchStudy``.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
@@ -169,12 +169,12 @@ class LayoutStudy(Plan):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The names of the tensors that are kept if layers are recomputed."""
+        """The names of the tensors that are kept when layers are recomputed."""
         return () if self.rematerialization in REMATERIALIZATIONS else tuple(self.rematerialization.split("+"))
 
     @property
     def step_options(self) -> dict[str, int]:
-        """The options of the model that the step sets."""
+        """The model options that the step sets."""
         return {"attention_block": self.attention_block} if self.attention_block else {}
 
     @property
@@ -202,12 +202,12 @@ class LayoutStudy(Plan):
 
     @property
     def batch_unit(self) -> tuple[str, int | None]:
-        """The unit of the batch size, and the tokens of a sequence."""
+        """The unit of the batch size, and the tokens per sequence."""
         return ("sequences", self.length) if self.length > 1 else ("examples", None)
 
     @property
     def labels(self) -> Labels:
-        """Its names in tables. The model has its batch, and any non-default precision and form of the step."""
+        """The study's names in tables. The model includes the batch, and any non-default precision and step form."""
         label = f"{self.model}_{self.batch_size}x{self.length}"
         if self.precision != PRECISIONS[0]:
             label += f"_{self.precision}"
@@ -219,5 +219,5 @@ class LayoutStudy(Plan):
 
     @property
     def devices(self) -> int:
-        """The number of devices the study is measured on. Ahead-of-time compilation needs only the processor."""
+        """The number of devices that the study is measured on. Ahead-of-time compilation needs only the CPU."""
         return 1 if self.engine_name == AHEAD else self.device_count

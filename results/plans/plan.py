@@ -1,4 +1,4 @@
-"""Plan: the protocol for studies of every kind. It derives identity, name and stream from the fields."""
+"""Plan: the protocol for studies of every kind. It derives the identity, name and seed from the fields."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ class Labels(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The search of a study's trials. By default there is nothing to search for.
+    """The search settings for a study's trials. By default, there are no metaparameters to search.
 
     Attributes:
       space: ranges of the metaparameters.
@@ -49,14 +49,14 @@ class Search(NamedTuple):
 class Plan(Protocol):
     """A study of any kind: a frozen dataclass of everything that determines the results.
 
-    Its *identity* consists of its fields except ``NOT_IN_IDENTITY``. This class derives its name, stream and plain data
+    Its *identity* consists of its fields except ``NOT_IN_IDENTITY``. This class derives the name, seed and plain data
     from the identity. Each kind is a row of ``results.plans.kinds.KINDS``.
 
     Attributes:
       kind: key in ``results.plans.kinds.KINDS``, also stored in the plan.
       NOT_IN_IDENTITY: fields outside the identity: the request, and the length of the name.
-      OMITTED_AT: fields that the plan omits, and the values at which it does so.
-      NOT_IN_STREAM: plan fields that do not affect the random numbers of its trials.
+      OMITTED_AT: fields that the plan omits at certain values, and these values.
+      NOT_IN_STREAM: plan fields that do not affect the random numbers of the trials.
       budget_steps: maximum number of steps per trial, or the largest possible number for published studies.
       trials: number of requested trials.
       digits: number of hex digits of the plan's hash in the study's name.
@@ -89,12 +89,12 @@ class Plan(Protocol):
 
     @property
     def search(self) -> Search:
-        """The search of its trials."""
+        """The search settings for the study's trials."""
         return Search()
 
     @property
     def batch_unit(self) -> tuple[str | None, int | None]:
-        """The unit of the batch size, if it has one, and the tokens of a sequence, if they are known."""
+        """The unit of the batch size, if there is one, and the tokens per sequence, if they are known."""
         return None, None
 
     @property
@@ -116,7 +116,7 @@ class Plan(Protocol):
 
     @classmethod
     def from_plan(cls, plan: Fields, request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
-        """Returns the study for a ``plan()`` and its request. Raises BadInput for a plan from other software."""
+        """Restores a study from its ``plan()`` and request. Raises BadInput for a plan from other software."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
         known = set(cls.identity_fields()) - left_out
@@ -149,12 +149,12 @@ class Plan(Protocol):
 
     @property
     def devices(self) -> int | None:
-        """The number of devices to measure on, or None for all devices, if their number does not change results."""
+        """The number of devices to measure on. None uses all devices, if their number does not change results."""
         return None
 
     @functools.cached_property
     def name(self) -> str:
-        """The slug followed by ``digits`` of the plan's sha256. Also the name of the study's folder in a store."""
+        """The slug followed by ``digits`` of the plan's sha256. The study's folder in a store has the same name."""
         return f"{self.slug}-{hashlib.sha256(self.plan_json.encode()).hexdigest()[: self.digits]}"
 
     @functools.cached_property
@@ -164,7 +164,7 @@ class Plan(Protocol):
 
     @property
     def stream(self) -> str:
-        """The source of all randomness in the study: a hash of the identity without ``NOT_IN_STREAM``."""
+        """The seed of all randomness in the study: a hash of the identity without ``NOT_IN_STREAM``."""
         return digest({name: value for name, value in self.plan().items() if name not in self.NOT_IN_STREAM})
 
 

@@ -53,7 +53,7 @@ def columns(study: Plan) -> Fields:
 
 
 def targets(study: Plan) -> list[Target]:
-    """Returns the targets of a study: its own or its source's. MLPerf's target is a shortfall of 0."""
+    """Returns the targets of a study: its own, or those of its source. MLPerf's target is a shortfall of 0."""
     plan, own = study.plan(), study.search.targets
     if own or not KINDS[study.kind].recorded:
         return list(own)

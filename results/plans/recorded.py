@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 @dataclasses.dataclass(frozen=True)
 class Recorded(Plan):
-    """A study measured and published by others, as its source describes it.
+    """A study measured and published by others, as described by its source.
 
     Attributes:
       source: shallue2018, mlperf-rcp, algoperf, or runs for your own.
@@ -30,9 +30,9 @@ class Recorded(Plan):
       batch_size: global batch size, in ``unit``.
       space: ranges of the metaparameters, or empty if the source does not report them.
       details: other plain JSON data that distinguish the study or are needed to read it.
-      unit: unit of the batch size, one of ``UNITS``. Examples are left out of the plan.
-      sequence_length: tokens of a sequence, if a unit has sequences.
-      targets: targets stated for your own runs. Published studies have theirs in ``details``.
+      unit: unit of the batch size, one of ``UNITS``. The plan omits the unit if it is examples.
+      sequence_length: tokens per sequence, for units that have sequences.
+      targets: targets specified for your own runs. The targets of published studies are in ``details``.
       trials: number of trials in the source. Not part of the identity.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """
@@ -74,22 +74,22 @@ class Recorded(Plan):
 
     @property
     def batch_unit(self) -> tuple[str, int | None]:
-        """The unit of the batch size, and the tokens of a sequence, if they are known."""
+        """The unit of the batch size, and the tokens per sequence, if they are known."""
         return self.unit, self.sequence_length
 
     @property
     def labels(self) -> Labels:
-        """Its names in tables."""
+        """The study's names in tables."""
         return Labels(self.dataset, self.model, self.optimizer)
 
     @property
     def search(self) -> Search:
-        """The search of its trials."""
+        """The search settings for the study's trials."""
         return Search(self.space, self.targets, stop="target")
 
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
-    """Returns the names of studies that report identical runs from one source, grouped by runs."""
+    """Groups the names of studies from one source that report identical runs."""
     known = [study for study in studies if isinstance(study.details.get("runs"), str)]
     by_runs = grouped(known, lambda one: (one.source, one.dataset, one.model, one.batch_size, one.details["runs"]))
     return [[study.name for study in same] for same in by_runs.values() if len(same) > 1]

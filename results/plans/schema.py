@@ -22,7 +22,7 @@ class Column(NamedTuple):
 
     Attributes:
       name, type, meaning: name, type and meaning as stored.
-      otherwise: value for rows that specify none.
+      otherwise: default value for rows.
     """
 
     name: str

@@ -20,7 +20,7 @@ LARGEST_INTEGER = 2**53  # floats represent all smaller integers
 
 
 def finite(what: str, value: object) -> float:
-    """Returns ``value`` as a float. Raises BadInput with the name ``what`` if it is not a finite number."""
+    """Converts ``value`` to a float. Raises BadInput with the name ``what`` if it is not a finite number."""
     if isinstance(value, int) and abs(value) > LARGEST_FLOAT:
         raise BadInput(f"{what} must be a finite number, not one with more than 300 digits")
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
@@ -35,9 +35,9 @@ class Range:
     LINEAR is uniform in [low, high], LOG is uniform in the logarithm, and REVERSE_LOG is uniform in log(1 - value).
     INTEGER is uniform over the integers low..high, and DISCRETE is uniform over ``values``.
 
-    With a ``denominator`` n, values are multiples of 1/n. LINEAR is uniform over those from low to high, and LOG is the
-    integer part of a number that is uniform in the logarithm, divided by n. Numbers of steps out of a budget of n steps
-    are such values, and so are integers on scale LOG (n = 1).
+    With a ``denominator`` n, values are multiples of 1/n. LINEAR is uniform over the multiples from low to high. LOG
+    draws a number that is uniform in the logarithm, and divides its integer part by n. Examples are step counts within
+    a budget of n steps, and integers on scale LOG (n = 1).
     """
 
     scale: Scale

@@ -50,7 +50,7 @@ DIGITS = (8, 16)  # hex digits of a plan's sha256 at the end of a study's name, 
 
 
 def decimal(value: float) -> str:
-    """Formats a number with six digits, or in full precision if six digits would round it."""
+    """Formats a number with six digits, or with full precision if six digits would round it."""
     text = f"{value:g}"
     return text if float(text) == value else repr(float(value))
 
@@ -65,7 +65,7 @@ def check_int(what: str, value: object, least: int, most: int | None = None) -> 
 
 
 def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """Converts a target's value to a column's own type. Values beyond its range become its largest finite number."""
+    """Converts a target's value to a column's type. Values beyond its range become its largest finite number."""
     with np.errstate(over="ignore"):
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
@@ -82,9 +82,9 @@ class Target:
         object.__setattr__(self, "value", finite(f"target on {self.metric}", self.value))
 
     def check_possible(self, where: str) -> None:
-        """Raises BadInput for a value that no trial can reach, or that every trial reaches at its start.
+        """Raises BadInput for a value that no trial can reach, or that every trial reaches at the start.
 
-        Only new requests are checked. Stored studies are read with any targets.
+        Only new requests are checked. Stored studies may have any targets.
 
         Args:
           where: the option that set the value.
@@ -99,7 +99,7 @@ class Target:
             )
 
     def reached(self, measured: np.ndarray, *, strict: bool = False) -> np.ndarray:
-        """Returns whether each value is at or below the target, in the column's own type. NaN never is.
+        """Returns whether each value is at or below the target, in the column's type. NaN never reaches it.
 
         Args:
           measured: values of the metric, any shape, float32 or float64.

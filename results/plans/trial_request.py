@@ -12,7 +12,7 @@ MOST_CANDIDATES = 100
 
 
 class Repeats(NamedTuple):
-    """The requested repeats of a search's best trials. If there are two requests, the larger one counts.
+    """The requested repeats of a search's best trials. If there are two requests, the larger one applies.
 
     Attributes:
       top: number of best trials that are candidates.
@@ -39,7 +39,7 @@ class Repeats(NamedTuple):
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:
-        """Returns plain data, without ``confirm_top`` if there is one candidate, as in older records."""
+        """Returns plain data. Like older records, it omits ``confirm_top`` if there is one candidate."""
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod

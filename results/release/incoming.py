@@ -1,4 +1,4 @@
-"""Studies coming into a merge or an export from a store or a release."""
+"""Studies read from a store or a release for a merge or an export."""
 
 import hashlib
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Incoming(NamedTuple):
 
     Attributes:
       study: the requested study.
-      commit: commit record, or None if the destination has the study under another name.
+      commit: commit record, or None if the study has another name in the destination.
       runs: function that checks and reads the runs, oldest first.
     """
 
@@ -53,7 +53,7 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
 
 
 def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
-    """Returns the study under the name it has, or will have, in a store."""
+    """Returns the study with its current or future name in a store."""
     study = store.with_stored_name(into, offer.study)
     if study.name == offer.study.name:
         return offer
@@ -75,9 +75,9 @@ def read_checked(commit: Commit) -> Piece:
 
 
 def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
-    """Returns a study with its own files, and their bytes, after the same checks as ``read_checked``.
+    """Returns a study with its own files, and their bytes, after the checks of ``read_checked``.
 
-    A study in shared files gets the files that it would have on its own.
+    A study in shared files gets the files that it would have if stored separately.
     """
     if commit.files["studies"].shared is not None:
         return _own_files(commit, read_checked(commit))

@@ -27,8 +27,8 @@ MergeResult = Literal["new", "grown", "present"]
 def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     """Merges the studies of stores and releases into a store.
 
-    A study missing from the store is copied byte for byte. An existing study takes missing trials, trials that are
-    finished in a source but must be rerun here, and trials that ran longer in a source. All sources are read and
+    A study missing from the store is copied byte for byte. An existing study takes missing trials, trials that ran
+    longer in a source, and trials that are finished in a source but must be rerun here. All sources are read and
     compared before anything is written.
 
     Args:
@@ -165,8 +165,8 @@ def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study file by file. Returns False without writing if the store has its results or a larger request.
 
     The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created
-    here. Parts are not copied, so the claims and the record count none. If copying is interrupted at any point, later
-    writers find a consistent state.
+    here. Parts are not copied, so the claims and the record contain a part count of 0. If copying is interrupted at any
+    point, later writers find a consistent state.
     """
     theirs, data = files_checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)

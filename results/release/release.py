@@ -7,7 +7,7 @@
     OUT/manifest.json                                                        every study: its plan, ledger and rows
     OUT/SHA256SUMS                                                           sha256 of all files and of itself
 
-The same studies give the same bytes. Every command that reads a store also reads a release.
+The same studies always produce the same bytes. Every command that reads a store also reads a release.
 """
 
 import collections
@@ -49,8 +49,8 @@ def export(
       folder: the store or release.
       out: new folder for the release.
       report: called with lines for the user.
-      points: function that makes the points table, ``results.plans.points.POINTS``, from the studies in the new release
-        (the store may grow in the meantime). None writes no points.
+      points: function that builds the points table, ``results.plans.points.POINTS``, from the studies in the new
+        release (the store may grow in the meantime). None writes no points.
 
     Returns:
       0, or 1 if no study may be redistributed.

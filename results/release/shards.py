@@ -115,7 +115,7 @@ class Shards:
         self._waiting = []
 
     def _further_footer(self, group: pa.Table) -> int:
-        """Returns an upper bound on a group's footer bytes: those for its first row, plus a margin."""
+        """Returns an upper bound on a group's footer bytes: the bytes for its first row, plus a margin."""
         empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
         row_groups = -(-len(group) // MOST_ROWS)
         return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups

@@ -1,4 +1,4 @@
-"""The union of a study in two places: the trials that one can take from the other, and any contradictions."""
+"""The union of two copies of a study: the trials that one copy can take from the other, and contradictions."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Difference(NamedTuple):
     Attributes:
       what: the differing value, such as ``validation_loss at step 20``.
       here, there: values in the two places.
-      values: number of differing values. For a row that one place lacks, all its values count.
+      values: number of differing values. All values count in a row that one place lacks.
     """
 
     what: str
@@ -39,12 +39,14 @@ class Union(NamedTuple):
     """The result of comparing two places.
 
     Attributes:
-      take: trials to take from the other place: new ones, those finished there that we must rerun, and longer ones.
+      take: trials to take from the other place: new trials, longer trials, and finished trials that we would have to
+        rerun.
       conflicts: contradictions by trial. In our own studies, both places finished the trial. In published studies,
         neither curve continues the other.
       clashes: columns with different types. If there are any, the rest is not compared.
       finished: trials finished in one place that the other must rerun. The finished copy wins.
-      unfinished: differences in trials that both places must rerun. The longer copy is kept, or ours.
+      unfinished: differences in trials that both places must rerun. The longer copy is kept, or ours if both are
+        equally long.
       shorter: differences in trials of a published study in which our curve continues theirs.
     """
 
@@ -138,7 +140,7 @@ def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
 
 
 def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
-    """Returns the differences in the trials that both places have, sorted by trial."""
+    """Returns the differences in trials that exist in both places, sorted by trial."""
     differences = _cells(ours.measurements, theirs.measurements, "measurements")
     for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
         first = differences.get(trial, further)

@@ -21,7 +21,8 @@ class Rule(NamedTuple):
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).
-      first: number of COMPLETE trials that count, by smallest id. By default, all trials count, with any ending.
+      first: number of COMPLETE trials that count, by smallest id. By default, all trials count, regardless of their
+        ending.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Reached(NamedTuple):
         return Reached(self.trial[mask], self.low[mask], self.high[mask])
 
     def answer(self) -> Answer | None:
-        """Returns the answer of these trials, or None without any trial."""
+        """Returns the answer of these trials, or None if there are no trials."""
         if not len(self.trial):
             return None
         fewest = self.high.min()
@@ -85,9 +86,9 @@ def first_reached(trial: np.ndarray, step: np.ndarray, value: np.ndarray, target
 
     Args:
       trial, step: int[n], trial and step of each evaluation of the metric, sorted by both.
-      value: float[n], the metric. NaN was measured, but reaches no target.
-      target: its value is compared in the type of ``value``.
-      rule: only defines how values are compared.
+      value: float[n], the metric. NaN counts as measured, but does not reach any target.
+      target: the target. Its value is compared in the type of ``value``.
+      rule: rule that defines how values are compared.
     """
     rows = np.flatnonzero(target.reached(value, strict=rule.strict))
     trial_at_target = trial[rows]
@@ -101,9 +102,9 @@ def of_table(measurements: "pa.Table", target: Target, rule: Rule = MINIMUM) -> 
 
     Args:
       measurements: rows (trial, step, metrics), sorted by trial and step. Null means not measured, and such rows are
-        ignored. If there is no column of the target's metric, the result is empty.
+        ignored. If there is no column for the target's metric, the result is empty.
       target: metric and its value.
-      rule: only defines how values are compared.
+      rule: rule that defines how values are compared.
     """
     if target.metric not in measurements.column_names:
         return Reached(*(np.zeros(0, np.int32),) * 3)
@@ -143,10 +144,10 @@ def check_chooses(metric: str, measured: Collection[str]) -> None:
 
 
 def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
-    """Cuts every curve where a scheduler would have cut it if it had known all answers from the start.
+    """Cuts every curve at the point at which a scheduler would have cut it, given all answers from the start.
 
-    A real scheduler knows less, so it trains at least as far: pruning only removes rows. A trial ends at the first
-    evaluation at which it has reached every target or can no longer be the first to reach it.
+    A real scheduler has less information, so it trains at least as far: pruning only removes rows. A trial ends at the
+    first evaluation at which it has reached every target or can no longer be the first to reach it.
 
     Args:
       study: the plan, with ``pruning="exact"``.

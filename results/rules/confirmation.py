@@ -1,4 +1,4 @@
-"""Confirmation: reruns a search's best trials with new seeds, to measure how much of their lead was luck.
+"""Confirmation: reruns a search's best trials with new seeds, to measure the part of their lead that was due to luck.
 
 The answer of a study is a minimum over noisy trials, which is biased twice: the best of many trials had a lucky seed,
 and rerunning it evaluates only that configuration, which may not be the best one. Therefore, the ``confirm_top`` best
@@ -7,8 +7,8 @@ trials of a search are candidates. Each is repeated ``confirm`` / 2 times. The c
 they are unbiased. A single candidate needs no choice, and all its repeats report. With exact pruning, only the winner
 is known.
 
-The k-th repeat of trial i is trial k · APART + i in the same study. It has the metaparameters of trial i and its own
-seed. Its role is ``confirm``. Answers, envelopes, pruning and selected fits use only trials with role ``search``.
+The k-th repeat of trial i is trial k · APART + i in the same study. It has the metaparameters of trial i, a new seed,
+and the role ``confirm``. Answers, envelopes, pruning and selected fits use only trials with role ``search``.
 
 Confirmation uses only the study's first target. If a larger search finds better trials, or the request changes, repeats
 that are no longer requested stay in the store, and a commit gives them the role ``extra``. They are ignored until they
@@ -58,7 +58,7 @@ def role(trial: int) -> str:
 
 
 def settled_ids(trials: Iterable[int], reasons: Iterable[str | None]) -> frozenset[int]:
-    """Returns the ids of trials that need no further run, given why each is INCOMPLETE (None if it is not)."""
+    """Returns the ids of trials that need not run again, given each trial's reason for being INCOMPLETE, or None."""
     return frozenset(int(i) for i, reason in zip(trials, reasons, strict=True) if reason not in REASONS_TO_RERUN)
 
 
@@ -76,8 +76,8 @@ def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
 def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
     """Returns the requested number of best trials in a search, best first. Pruning does not change them.
 
-    Trials that reached the study's first target come first, by steps to target. The others follow by lowest error. Ties
-    are broken by the smaller id.
+    Trials that reached the study's first target come first, by steps to target. The others follow, by lowest error.
+    Ties go to the smaller id.
 
     Args:
       study: the plan, with a target.
@@ -97,7 +97,7 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
 
 
 def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Returns the ids of the requested repeats: those that choose and, once all of these have ended, those that report.
+    """Returns the ids of the requested repeats: first the choosing and, once these have ended, the reporting ones.
 
     Args:
       study: the plan, with a target.
@@ -137,7 +137,7 @@ class Reporting(NamedTuple):
     """The repeats that report a confirmed answer.
 
     Attributes:
-      chosen: the trial that they repeat.
+      chosen: the repeated trial.
       chose: repeats of that trial that chose it.
       ids: the repeats that report, in order.
     """
@@ -152,15 +152,15 @@ def reporting(
 ) -> Reporting | None:
     """Returns the repeats that confirm the answer to a target, if there are any.
 
-    A study chooses for its first target. Its reporting repeats are also unbiased for any other target, but may belong
-    to the wrong trial. They therefore confirm another target only if the choice would have been the same: the best
-    trial for that target was rerun, and the chosen trial is the best of these by the repeats that choose.
+    The candidate is chosen for the study's first target. Its reporting repeats are also unbiased for any other target,
+    but may belong to the wrong trial. They therefore confirm another target only if the choice would have been the
+    same: the best trial for that target was rerun, and the choosing repeats favour the chosen trial for that target.
 
     Args:
       study: the plan.
       target: metric and its value.
       searched: steps to target of the search trials that reached it, by id. At least one.
-      repeats: steps to target of the repeats that did not end by accident, by id, +inf if not reached.
+      repeats: steps to target of the repeats that did not end by accident, by id. +inf if the target was not reached.
     """
     own = reporting_ids(study.request, repeats)
     if not own:

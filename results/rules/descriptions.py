@@ -21,12 +21,13 @@ class StudyDescription(NamedTuple):
     Attributes:
       study: name of the study.
       source: source of a published study, or None if this software measured it.
-      dataset, model, optimizer, batch_size: as in the tables. Factorizations have no batch size.
+      dataset, model, optimizer, batch_size: names and batch size in tables. Factorizations have no batch size.
       targets: the study's own targets, as pairs of metric and value.
       metrics: measured metrics, with Arrow's names for their types.
       rows: number of measurements.
       complete, infeasible, incomplete: number of search trials with each ending.
-      seconds_per_epoch: from the newest run that measured it. None without such a run, or if its devices were emulated.
+      seconds_per_epoch: seconds in the newest run that measured them. None without such a run, or if its devices were
+        emulated.
       kind: a key of ``results.plans.kinds.KINDS``.
       stop: condition that ends the trials (see ``results.plans.plan.Plan``).
     """

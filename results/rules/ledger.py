@@ -1,6 +1,6 @@
 """The ledger of a study: planned = complete + infeasible + incomplete (by reason) + missing.
 
-The planned trials are those of the search, plus the repeats of its best trials.
+The planned trials are the trials of the search, plus the repeats of its best trials.
 """
 
 import collections
@@ -48,12 +48,12 @@ class Ledger(NamedTuple):
 
     @property
     def settled(self) -> int:
-        """The number of trials that need no further run."""
+        """The number of trials that need not run again."""
         return self.planned - self.missing - sum(getattr(self, reason) for reason in REASONS_TO_RERUN)
 
 
 def settled_ids(endings: Endings) -> frozenset[int]:
-    """Returns the ids of trials that need no further run, given the ending of each trial."""
+    """Returns the ids of trials that need not run again, given the ending of each trial."""
     return confirmation.settled_ids(endings, [how.reason for how in endings.values()])
 
 

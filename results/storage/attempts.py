@@ -5,8 +5,8 @@
     …                                                           whatever the process printed
     attempt 3 ended at 2026-11-23T16:31:07+00:00 with 137: killed as memory ran out
 
-Results do not depend on them. Checks and copies of a store skip them. If the store is in a bucket, the log of a running
-attempt is on the machine that runs it, and is copied to the bucket when the attempt fails.
+Results do not depend on these logs, and checks and copies of a store skip them. If the store is in a bucket, the log of
+a running attempt stays on its machine, and is copied to the bucket when the attempt fails.
 """
 
 import contextlib
@@ -43,9 +43,9 @@ class Attempt(NamedTuple):
       number: number of the attempt, from 1.
       launcher: name of the launcher.
       job: cluster job, or None without a cluster.
-      host, process, began: place and time of its start, or None until it begins.
-      code: exit code or negative signal number, or None while it runs or if its machine was lost.
-      cause: one-line cause of its end, or None without a code.
+      host, process, began: host, process and time of the start, or None until the attempt begins.
+      code: exit code or negative signal number, or None if the attempt is running or its machine was lost.
+      cause: one-line cause of the end, or None without a code.
     """
 
     log: Folder
@@ -159,7 +159,7 @@ def _names(folder: Folder) -> list[str]:
 
 
 def _bytes(path: Folder, most: int, *, at_end: bool) -> bytes:
-    """Returns the first or the last bytes of a regular file."""
+    """Returns the first or last bytes of a regular file."""
     if not durable.system(path).is_local:
         data = durable.system(path).read(path)
         return data[-most:] if at_end else data[:most]

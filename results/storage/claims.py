@@ -35,7 +35,7 @@ class Claim:
     """The right to write to a study until the next claim. Create it with ``results.store.claim``.
 
     Attributes:
-      settled: ids of the trials that need no further run.
+      settled: ids of the trials that need not run again.
       number: claim number, which is also its parts' token and its run's number, or None until the first write.
     """
 
@@ -104,7 +104,7 @@ class Claim:
         self._held[part] = piece
 
     def _adopt(self, number: int) -> None:
-        """Rewrites stored parts that claim ``number`` cut off: it listed the folder before they were written.
+        """Rewrites stored parts that claim ``number`` cut off, because they were written after it listed the folder.
 
         Their writer saw no newer claim and reported them as stored. Only the newest such writer matters: when it took
         over, it rewrote the parts of earlier writers in the same way.
@@ -261,9 +261,9 @@ def _join_endings(tables: Iterable[pa.Table]) -> Endings:
 def remove_leftovers(folder: Folder) -> None:
     """Removes old files that are no longer needed: temporary files, and files replaced by a newer commit.
 
-    Only commits older than the newest are removed: tables with a larger number belong to a writer that is still at
-    work, may have stalled, or has a different clock. A commit replaces the previous one only if all its files exist and
-    it is at least a day old, because an export may still be reading the previous one.
+    Only commits older than the newest are removed: tables with a larger number belong to a writer that is still active,
+    may have stalled, or has a different clock. A commit replaces the previous one only if all its files exist and it is
+    at least a day old, because an export may still be reading the previous one.
     """
     listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])

@@ -138,7 +138,7 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 
 
 def fetch_commits(store: Folder, names: Iterable[str], *others: str) -> None:
-    """Reads the newest commit records of studies in a bucket ahead, and ``others`` of ``parts.table_file``'s tables."""
+    """Prefetches the newest commit records of studies in a bucket, and the files ``others`` of those commits."""
     if durable.system(store).is_local:
         return
     paths = []
@@ -233,7 +233,7 @@ def _slice(table: str, entry: Fields, shared_files: Mapping[str, SharedFile], re
 
 
 def slice_of(whole: SharedFile, start: int, rows: int, columns: StringMap) -> File:
-    """Returns some rows of a shared table, with their share of its bytes."""
+    """Returns some rows of a shared table, with their share of the bytes."""
     return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
 
 

@@ -61,12 +61,12 @@ def read_part(path: Folder) -> Piece:
 
 
 def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
-    """Merges pieces into one. The last copy of a trial counts, with only its own measurements.
+    """Merges pieces into one. The last copy of a trial counts, with its own measurements only.
 
     Args:
       pieces: pieces to merge, oldest first.
-      study: study with the request that counts, which determines whether repeats are requested or extra. If it prunes,
-        the curves of pruned trials are cut.
+      study: study with the current request, which determines whether repeats are requested or extra. If the study
+        prunes, the curves of pruned trials are cut.
 
     Returns:
       Studies with the last row of each run, sorted trials, and measurements sorted by (trial, step).
@@ -94,7 +94,7 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
-    """Returns a table as Parquet bytes: zstd, strings and ids as dictionaries, ids with Snappy.
+    """Returns a table as Parquet bytes: strings and ids as dictionaries, ids with Snappy, the rest with zstd.
 
     Every query reads the sorted ids. Zstd cannot compress them further, and Snappy decodes in two thirds of the time.
     """

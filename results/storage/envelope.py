@@ -1,16 +1,16 @@
 """The envelope of a study: the few measurements that determine, for any target, when the study first reached it.
 
-It is written with every commit, and holds unchanged rows of the merged tables, from search trials but not from repeats
-of the best. A row is omitted if another row dominates it under every rule: a row at the same or an earlier step, with
-the same or a lower value, from the same trial or a trial with a smaller id. Rows are compared by their own step, which
-determines steps_high, and by the step of the previous evaluation with the same metric, which determines steps_low: its
-minimum over all rows at the target belongs to the first such row of some trial. A row whose metrics were last measured
-at different steps is repeated for each of these steps, with NaN for the other metrics. The released rule counts the
-first k COMPLETE trials, and k is chosen later. Among these trials, a row is therefore omitted only because of a smaller
-id.
+It is written with every commit. It holds unchanged rows of the merged tables, from search trials but not from repeats
+of the best trials. A row is omitted if another row dominates it under every rule: a row at the same or an earlier step,
+with the same or a lower value, from the same trial or a trial with a smaller id. Rows are compared by their own step,
+which determines steps_high, and by the step of the previous evaluation with the same metric, which determines
+steps_low: the minimum of steps_low over all rows at the target belongs to the first such row of some trial. A row whose
+metrics were last measured at different steps is repeated for each of these steps, with NaN for the other metrics. The
+released rule counts the first k COMPLETE trials, and k is chosen later. Among these trials, a row is therefore omitted
+only because of a smaller id.
 
 An envelope is valid for the files whose sha256 it holds and for the rules it names. Readers ignore other envelopes. It
-is an Arrow stream of two batches: the rows for the rule `minimum`, so that this rule reads little, and the other rows.
+is an Arrow stream of two batches: the rows for the rule `minimum`, which therefore reads little, and the other rows.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
 
 
 def rebind(data: bytes, hashes: StringMap) -> bytes:
-    """Returns an envelope from ``build``, with the ``hashes`` of other files that hold the same rows."""
+    """Returns an envelope from ``build`` with the ``hashes`` of other files that hold the same rows."""
     stream = pa.ipc.RecordBatchStreamReader(data)
     head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
     return _content(stream.schema, head, stream)
@@ -122,7 +122,7 @@ def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
     """Returns an envelope's rows for ``rule``, or None if they are invalid or not for the files in ``record``.
 
     Args:
-      data: the file, or a sufficient part of its start.
+      data: the file, or a long enough prefix of it.
       record: text that contains the sha256 of the study's files, such as its commit record.
       rule: the rule to read rows for.
     """

@@ -1,8 +1,8 @@
 """Heartbeat: the live progress of a running study, in a temporary file in its folder.
 
-It is for observers such as ``sweeps.status``. Results do not depend on it. The process that runs the sweep replaces it
-every few seconds, or every 30 seconds in a bucket, and removes it when the study ends. It is named like a temporary
-file, so other readers skip it, and the heartbeat of a killed process is removed like other leftovers.
+It is for observers such as ``sweeps.status``. Results do not depend on it. The process that runs the sweep replaces the
+file every few seconds, or every 30 seconds in a bucket, and removes it when the study ends. The file is named like a
+temporary file, so other readers skip it, and the heartbeat of a killed process is removed like other leftovers.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Heartbeat(NamedTuple):
     silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
-        """Returns the number of trials that need no further run, including trials that are not stored yet.
+        """Returns the number of trials that need not run again, including trials that are not stored yet.
 
         Args:
           stored: ledger of the stored trials, which may include trials of this run.
@@ -74,7 +74,7 @@ class Seen(NamedTuple):
     Attributes:
       beat: the heartbeat.
       host: host of the process that wrote it.
-      alive: whether that process is alive, or None on another host, where only the next heartbeat can show it.
+      alive: whether that process is alive. None for another host, because only the next heartbeat can show it.
       written: time of writing in seconds since 1970, by the file system's clock.
     """
 
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
 
 
 def seen(folder: Folder) -> Seen | None:
-    """Returns a study's heartbeat from any host, or None without a valid one."""
+    """Returns a study's heartbeat from any host, or None if there is no valid one."""
     path = folder / FILE
     try:
         data, written = durable.system(folder).peek(path, _BYTES + 1)
@@ -107,7 +107,7 @@ def read(folder: Folder) -> Heartbeat | None:
 
 
 class Watch:
-    """Observes heartbeats over time, and finds those from live processes.
+    """Observes heartbeats over time, and finds the ones from live processes.
 
     A process on another host is alive if its heartbeat is recent by the local clock, or if another heartbeat arrives,
     because the hosts' clocks can differ.
@@ -117,7 +117,7 @@ class Watch:
         self._last: dict[Folder, tuple[float, float]] = {}  # time written by its clock, and time observed by ours
 
     def look(self, folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
-        """Returns the heartbeats of running studies by folder. Waits a few seconds if it must look a second time."""
+        """Returns the heartbeats of running studies by folder. Waits a few seconds if a second look is needed."""
         folders = list(folders)
         known = {folder: self.one(folder) for folder in folders}
         doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]
@@ -128,7 +128,7 @@ class Watch:
         return {folder: beat for folder, beat in known.items() if beat is not None}
 
     def one(self, folder: Folder) -> Heartbeat | None:
-        """Returns a study's heartbeat if its process is known to be alive by now, or None."""
+        """Returns a study's heartbeat if its process is known to be alive now, or None."""
         found = seen(folder)
         if found is None or found.alive is not None:
             return found.beat if found and found.alive else None

@@ -7,11 +7,11 @@
     confirm-<number>.json        requested repeats of the best trial; with -<top>, of the best candidates
     commit-<number>.json         the commit record, with the number of the claim that sealed the study
 
-A claim records the number of parts that counted when it was made. A part counts unless a later claim cut it off, which
-means that the claim recorded a number at or below the part's number. A late write by a stalled process is harmless: a
-later claim either saw it or cut it off, and every reader of the folder reaches the same conclusion. After claiming, a
-process lists the folder again and rewrites the finished trials that it cut off, because their writer may have reported
-them as stored. Sealing a study for a commit is also a claim: it fixes the set of parts.
+A claim records the number of parts that counted when it was made. A part counts unless a later claim cut it off by
+recording a number at or below the part's number. A late write by a stalled process is harmless: a later claim either
+saw it or cut it off, and all readers of the folder agree on which. After claiming, a process lists the folder again and
+rewrites the finished trials that it cut off, because their writer may have reported them as stored. Sealing a study for
+a commit is also a claim: it fixes the set of parts.
 """
 
 import re
@@ -42,7 +42,7 @@ class Listing(NamedTuple):
     Attributes:
       plans: requested numbers of trials.
       confirms: requested repeats of the best trials.
-      claims, commits, attempts: their numbers.
+      claims, commits, attempts: numbers of each.
       parts: all parts, whether or not they count.
       checkpoints: (trial, name) of each checkpoint.
       others: all other names.
@@ -102,7 +102,7 @@ def checkpoint_file(trial: int, index: int = 0, count: int = 1, step: int | None
 
 
 def complete_checkpoints(trial: int, names: Iterable[str]) -> list[tuple[int, int]]:
-    """Returns the (step, count) of each checkpoint of a trial that consists of parts and is complete, newest first."""
+    """Returns the (step, count) of each complete checkpoint of a trial that consists of parts, newest first."""
     found: dict[tuple[int, int], set[int]] = {}
     for match in filter(None, map(_PATTERNS["checkpoint"].fullmatch, names)):
         if match[2] and int(match[1]) == trial:
@@ -115,7 +115,7 @@ def attempt_file(number: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """Formats a number with six digits. Raises BadInput if it has more, because ``listing`` would miss such a name."""
+    """Formats a number with six digits. Raises BadInput for more digits, because ``listing`` would miss the name."""
     if number > MOST:
         raise BadInput(f"a study holds at most {MOST:,} claims and parts. Merge it into another store.")
     return f"{number:06d}"
@@ -174,7 +174,7 @@ def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: in
 
 
 def surviving_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
-    """Same as ``counting_parts``, but parts may be missing."""
+    """Like ``counting_parts``, but parts may be missing."""
     return [
         part
         for part in sorted(parts)

@@ -1,7 +1,7 @@
 """Shared files: one table for all studies in a release, in one or a few Parquet files. Each study has a slice of rows.
 
 Rows are sorted by study and have the columns of all studies, in the widest type, with null if a study lacks the column.
-Rows of studies also have ``plan_columns.COLUMNS``, and rows of trials and measurements have their workload's columns.
+Rows of studies also have ``plan_columns.COLUMNS``. Rows of trials and measurements have the columns of their workload.
 ``narrow`` restores a study's original table.
 """
 
@@ -65,7 +65,7 @@ class SharedFile:
 
     @property
     def hidden(self) -> str:
-        """The first column with values that its statistics hide by claiming only nulls, or an empty string."""
+        """The first column whose statistics falsely claim only nulls, or an empty string."""
         with self._lock:
             if self._hidden is None:
                 self._hidden = self._first_hidden()
@@ -170,7 +170,7 @@ def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Returns the columns of a shared table, given those of its studies. A metric in float and double is double."""
+    """Returns the columns of a shared table, given those of its studies. Float and double combine to double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
     derived = plan_columns.COLUMNS if table == "studies" else WORKLOAD
@@ -230,7 +230,7 @@ def differing(table: str, rows: pa.Table, further: StringMap, study: Plan) -> li
     Args:
       table: studies, trials or measurements.
       rows: rows of this study only.
-      further: as in ``narrow``.
+      further: see ``narrow``.
       study: the plan.
     """
     derived = _plan_values(table, study)
@@ -251,7 +251,7 @@ def differing(table: str, rows: pa.Table, further: StringMap, study: Plan) -> li
 
 
 def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Returns whether a column has only values of a narrower type, such as float32 values in a column of doubles."""
+    """Returns whether all values in a column fit a narrower type, such as float32 values in a column of doubles."""
     if column.type == kind:
         return True
     back = _narrow(column, kind).cast(column.type)

@@ -1,4 +1,4 @@
-"""Importer for your own runs: reads logs by a map, and stores them as studies of kind recorded."""
+"""Importer for your own runs: reads logs according to a map, and stores them as studies of kind recorded."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,14 +41,14 @@ def run(
     Args:
       path: a folder of logs, or one file.
       store: the destination store, optional for a dry run.
-      run_map: how runs become studies.
+      run_map: map from runs to studies.
       raw: whether to keep every logged row instead of averaging dense metrics.
       dry_run: whether to only print the result.
       replace: whether to replace stored values that have changed in the logs.
       report: called with lines for the user.
 
     Returns:
-      0, or 1 without any run.
+      0, or 1 if there are no runs.
     """
     if not path.exists():
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
@@ -117,7 +117,7 @@ def _runs(found: Sequence[Place], run_map: RunMap) -> list[list[Place]]:
 
 
 def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Assigned:
-    """Numbers the runs of a study. A run that is stored, by its seed and metaparameters, keeps its number.
+    """Numbers the runs of a study. A stored run, identified by its seed and metaparameters, keeps its number.
 
     Raises:
       BadInput: the store has the same runs, imported with another map.
@@ -186,7 +186,7 @@ def _rows(assigned: Assigned) -> list[list[Any]]:
 
 
 def _cells(row: Sequence[Any]) -> list[Any]:
-    """Returns the cells of a row for a reader."""
+    """Returns the cells of a row for display."""
     present = ["" if cell is None else cell for cell in row]
     return [f"{cell:.3g}" if isinstance(cell, float) else cell for cell in present]
 

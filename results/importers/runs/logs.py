@@ -1,4 +1,4 @@
-"""Logs: the content of a run's files, whatever their format. Everything read is untrusted."""
+"""Logs: the content of a run's files in any format. All input is untrusted."""
 
 import io
 import json
@@ -35,10 +35,10 @@ class Log(NamedTuple):
     """The log of one run.
 
     Attributes:
-      name: name of the run, for the reader.
-      place: its first file.
+      name: name of the run, for display.
+      place: first file of the run.
       series: logged numbers by tag or column, in the order of the log.
-      columns: columns that are constant in the run, by name.
+      columns: columns that are constant within the run, by name.
       config: content of the run's config file.
     """
 
@@ -50,7 +50,7 @@ class Log(NamedTuple):
 
 
 def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in some files, or the name and the fault of a file that cannot be used.
+    """Yields the runs in files, or the name and the fault of an unusable file.
 
     Args:
       places: files of one run, or one file with several runs.
@@ -83,7 +83,7 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
 def _of_table(
     first: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
 ) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in a table, or the name and the fault of one that cannot be used."""
+    """Yields the runs in a table, or the name and the fault of an unusable run."""
     if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
         yield from _attempt(first.path, first, table, run_map, config)
         return
@@ -106,7 +106,7 @@ def _attempt(
 
 
 def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
-    """Reads the event files of one run. Tags of files in different folders start with the folder below the run's."""
+    """Reads the event files of one run. If files are in several folders, tags start with the subfolder."""
     folders = sorted({untrusted.relative(place.folder, root) for place in places})
     common = folders[0] if len(folders) == 1 else _common(folders)
     parts: dict[str, list[Series]] = {}
@@ -255,7 +255,7 @@ def _log(name: str, place: Place, table: Mapping[str, Column], run_map: RunMap, 
 
 
 def numbers(column: Column) -> np.ndarray:
-    """Returns a column as float64[n], NaN where it has no number."""
+    """Returns a column as float64[n], with NaN for missing numbers."""
     if isinstance(column, pa.ChunkedArray):
         if not _is_number(column.type):
             return np.full(len(column), np.nan)
@@ -287,7 +287,7 @@ def _is_plain_number(value: Any) -> bool:
 
 
 def _constant(name: str, column: Column) -> Any:
-    """Returns the only value of a column, or None without values. Raises Unusable if there are several."""
+    """Returns the single value of a column, or None if it has no values. Raises Unusable if there are several."""
     values = column.unique().drop_null().to_pylist() if isinstance(column, pa.ChunkedArray) else column
     distinct = dict.fromkeys(each for each in values if isinstance(each, str | int | float))
     if len(distinct) > 1:
@@ -313,7 +313,7 @@ def _config(place: Place, run_map: RunMap, root: Folder) -> Fields:
 
 
 def parse_config(data: bytes) -> Fields:
-    """Returns the entries of a JSON or YAML file. In W&B's files, each entry has its value in ``value``."""
+    """Returns the entries of a JSON or YAML file. In W&B's files, the key ``value`` holds each entry's value."""
     try:
         content = maps.load_plain(data)
     except ValueError as error:

@@ -59,7 +59,7 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Returns the regular expression for a pattern. Raises BadInput for a named part that is wrong or repeated."""
+    """Returns the regular expression for a pattern. Raises BadInput for an invalid or repeated named part."""
     expression, at, names = "", 0, set[str]()
     for token in _TOKEN.finditer(pattern):
         expression += re.escape(pattern[at : token.start()])

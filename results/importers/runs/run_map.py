@@ -1,4 +1,4 @@
-"""Maps: a YAML file that states how logged runs become studies.
+"""Maps: a YAML file that specifies how logged runs become studies.
 
     format: tensorboard
     files: bs{batch_size}-lr{learning_rate}-seed{seed}/events.out.tfevents.*
@@ -10,9 +10,9 @@
     metaparameters: {learning_rate: path:learning_rate}
     metrics: {validation_loss: eval/loss, validation_error: 1 - eval/accuracy}
 
-A value is stated directly, or refers to the run: ``path:NAME`` is the part of the path that matched ``{NAME}``,
-``config:a.b`` an entry of the run's config file, and ``column:NAME`` a column that is constant within a run. A list is
-multiplied, such as the batch size per device times the number of devices.
+A value is given directly, or refers to the run: ``path:NAME`` is the part of the path that matched ``{NAME}``,
+``config:a.b`` an entry of the run's config file, and ``column:NAME`` a column that is constant within a run. The values
+in a list are multiplied, such as the batch size per device and the number of devices.
 """
 
 import math
@@ -76,7 +76,7 @@ class Metric(NamedTuple):
 
 
 class RunMap(NamedTuple):
-    """How logged runs become studies.
+    """A parsed map from logged runs to studies.
 
     Attributes:
       format: one of ``FORMATS``.
@@ -84,19 +84,19 @@ class RunMap(NamedTuple):
       dataset, model, optimizer: names.
       batch_size: factors of the global batch size.
       metrics: metrics to import.
-      run: value that identifies a run. By default, each file is a run, or for TensorBoard each folder.
-      config: name of the config file, in the run's folder or above. Without one, ``config:`` refers to the
-        hyperparameters in TensorBoard's log, or to the entries of a trainer_state.json.
+      run: value that identifies a run. By default, each file is a run (for TensorBoard, each folder).
+      config: name of the config file, in the run's folder or above. If there is no config file, ``config:`` refers to
+        the hyperparameters in TensorBoard's log, or to the entries of a trainer_state.json.
       unit: unit of the batch size, one of ``UNITS``.
-      sequence_length: tokens of a sequence.
+      sequence_length: tokens per sequence.
       seed: seed of the run.
       metaparameters: other numbers that were tuned, by name.
-      budget: steps that the run was meant to take. A shorter run is INCOMPLETE.
+      budget: planned number of steps. A shorter run is INCOMPLETE.
       targets: targets of the studies.
       step: column of the step.
-      seconds: column of the time in seconds, or empty without times.
+      seconds: column of the time in seconds, or empty if there are no times.
       device_kind, device_count: devices of the run.
-      licence: SPDX identifier of the terms of the data.
+      licence: SPDX identifier of the data's licence.
       citation: source to cite.
     """
 
@@ -140,7 +140,7 @@ def read(path: Path) -> RunMap:
 
 
 def parse(text: str, where: str) -> RunMap:
-    """Returns the map in a YAML text; ``where`` starts the message of errors."""
+    """Parses a map from YAML text. Error messages start with ``where``."""
     try:
         content = load_plain(text.encode())
     except ValueError as error:
@@ -183,7 +183,7 @@ PlainLoader.add_implicit_resolver(
 
 
 def load_plain(data: bytes) -> Any:
-    """Returns the content of a YAML or JSON text. Raises ValueError in one line if it is neither, or deeply nested."""
+    """Parses YAML or JSON text. Raises ValueError with a one-line message if it is neither, or deeply nested."""
     try:
         content = yaml.load(data.decode("utf-8-sig"), PlainLoader)
         check_depth(content, MOST_DEPTH)
@@ -260,7 +260,7 @@ def _metaparameters(value: Any) -> dict[str, Field]:
 
 
 def _check(run_map: RunMap) -> RunMap:
-    """Returns the map with the defaults of its format. Raises BadInput for keys that contradict each other."""
+    """Returns the map with the defaults of its format. Raises BadInput for contradictory keys."""
     places = set(re.findall(r"\{(\w+)\}", run_map.files))
     for key, field in fields(run_map):
         if isinstance(field, Reference):
@@ -280,7 +280,7 @@ def _check(run_map: RunMap) -> RunMap:
 
 
 def fields(run_map: RunMap) -> list[tuple[str, Field]]:
-    """Returns every stated value or reference of a map with its key."""
+    """Returns every value or reference in a map with its key."""
     single = ("dataset", "model", "optimizer", "run", "sequence_length", "seed", "budget", "device_kind")
     found = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
     found += [(key, each) for key in _PRODUCTS for each in getattr(run_map, key)]

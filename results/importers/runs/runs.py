@@ -1,4 +1,4 @@
-"""Runs: logged runs as trials of recorded studies, by a map."""
+"""Converts logged runs to trials of recorded studies, according to a map."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,21 @@ DETAILS_RAW = "raw"  # key in details: metrics were not averaged
 
 
 class Run(NamedTuple):
-    """A run, as its log and the map describe it.
+    """A run as described by its log and the map.
 
     Attributes:
-      name: name for the reader.
+      name: name for display.
       dataset, model, optimizer: names.
       batch_size: global batch size.
-      sequence_length: tokens of a sequence, if stated.
-      seed: its seed, if stated.
+      sequence_length: tokens per sequence, if given.
+      seed: seed of the run, if given.
       metaparameters: numbers that were tuned, by name.
       steps: the last logged step.
       metrics: rows of each metric, as errors.
-      status, reason: how it ended.
+      status, reason: ending of the run.
       seconds: seconds per step, if known.
-      device_kind, device_count: its devices, if stated.
-      notes: remarks for the reader.
+      device_kind, device_count: devices of the run, if given.
+      notes: remarks for the user.
     """
 
     name: str
@@ -117,7 +117,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
 
 
 def _as_error(rows: Series, metric: Metric) -> Series:
-    """Returns logged values as an error. Raises Unusable for impossible ones."""
+    """Converts logged values to an error. Raises Unusable for impossible values."""
     value = rows.value / 100 if metric.percent else rows.value
     value = recording.complement(value) if metric.complement else value
     kind = metric.name.partition("_")[2]
@@ -156,7 +156,7 @@ def _reaches(rows: Series, target: Target) -> bool:
 
 
 def _evaluations(log: Log, run_map: RunMap, densest: Series) -> np.ndarray:
-    """Returns the steps at which a run evaluated: those of validation and test metrics logged less often."""
+    """Returns the steps of a run's evaluations: those of validation and test metrics that are logged less often."""
     own = [
         log.series[metric.tag].step
         for metric in run_map.metrics
@@ -214,7 +214,7 @@ def _product(key: str, factors: Sequence[Field], log: Log) -> int:
 
 
 def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Recorded, list[Run]]]:
-    """Returns the studies of some runs. Runs of a study differ only in seed and metaparameters."""
+    """Groups runs into studies. Runs of a study differ only in seed and metaparameters."""
     found: dict[str, tuple[Recorded, list[Run]]] = {}
     for run in runs:
         study = _study(run, run_map, raw=raw)
@@ -277,7 +277,7 @@ def _measurements(numbered: Mapping[int, Run]) -> Fields:
 
 
 def _about(runs: Sequence[Run]) -> Fields:
-    """Returns the columns of the machine: the devices of most runs, and the time of the runs on them."""
+    """Returns the machine columns: the devices of most runs, and the time of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
     kind, count = max(dict.fromkeys(devices), key=devices.count)
     times = [run.seconds for run, own in zip(runs, devices, strict=True) if own == (kind, count) and run.seconds]

@@ -1,4 +1,4 @@
-"""Series: one logged metric of a run, without repeated steps, averaged over windows, and its seconds per step."""
+"""Series: a logged metric of a run, without repeated steps and averaged over windows, and the seconds per step."""
 
 from typing import NamedTuple
 
@@ -30,9 +30,9 @@ class Series(NamedTuple):
 
 
 def without_restarts(series: Series) -> tuple[Series, int]:
-    """Returns the rows that count, with increasing steps, and the number of others.
+    """Returns the rows that count, with increasing steps, and the number of other rows.
 
-    A run that restarts from a checkpoint logs some steps twice. The rows before the restart with the same steps, or
+    A run that restarts from a checkpoint logs some steps twice. Rows logged before the restart, at the same steps or
     later ones, do not count.
     """
     if not len(series.step):
@@ -43,10 +43,10 @@ def without_restarts(series: Series) -> tuple[Series, int]:
 
 
 def averaged(series: Series) -> tuple[Series, bool]:
-    """Averages a metric over windows whose ends grow by ``GROWTH`` percent, if it is logged densely.
+    """Averages a densely logged metric over windows whose ends grow by ``GROWTH`` percent.
 
     The first crossing of a noisy metric is biased: with many rows, one of them is low by chance. Each window becomes
-    one row with the mean of its values, at the mean of its steps, rounded.
+    one row with the mean of its values and the rounded mean of its steps.
 
     Args:
       series: rows with increasing steps.
@@ -66,12 +66,12 @@ def averaged(series: Series) -> tuple[Series, bool]:
 
 
 def is_dense(step: np.ndarray) -> bool:
-    """Returns whether increasing steps [n] are closer than ``DENSE`` of the last one, in the median."""
+    """Returns whether the median spacing of increasing steps [n] is below the fraction ``DENSE`` of the last step."""
     return bool(np.median(np.diff(step)) < DENSE * step[-1])
 
 
 def windows(step: np.ndarray) -> np.ndarray:
-    """Returns the number of each row's window, int[n], for increasing steps [n]. Every window has a row."""
+    """Returns the window number of each row, int[n], for increasing steps [n]. No window is empty."""
     ends = [int(step[0])]
     while ends[-1] < step[-1]:
         ends.append(ends[-1] + max(1, -(-ends[-1] * GROWTH // 100)))  # rounded up
@@ -82,7 +82,7 @@ def windows(step: np.ndarray) -> np.ndarray:
 def seconds_per_step(series: Series, evaluations: np.ndarray) -> float | None:
     """Returns the median seconds per step between logged steps, or None if there are too few times.
 
-    Differences that contain an evaluation or a restart do not count, and neither do the first ``SKIPPED``.
+    Differences that contain an evaluation or a restart do not count. Neither do the first ``SKIPPED`` differences.
 
     Args:
       series: rows in the order of the log.

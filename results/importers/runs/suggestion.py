@@ -1,6 +1,6 @@
-"""Suggestions: a map for a folder of logs, from the names of files, folders, tags and config entries.
+"""Suggests a map for a folder of logs, from the names of files, folders, tags and config entries.
 
-Every line of the suggested map can be read and changed before anything is imported.
+You can review and change every line of the suggested map before importing anything.
 """
 
 import dataclasses
@@ -147,7 +147,7 @@ def _file_name(paths: Sequence[str], format: str) -> str:
 
 
 def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
-    """Returns a pattern for one part of all paths with the names of its values, or ``*`` without any."""
+    """Returns a pattern for one part of all paths with the names of its values, or ``*`` if they have no names."""
     expression = "|".join(
         f"(?P<{name}>{'|'.join(words)})" for name, words in _NAMES.items() if name != "optimizer" and name not in taken
     )
@@ -173,7 +173,7 @@ def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def _config(found: Sequence[Place], root: Folder) -> str:
-    """Returns the name of the config file in the folder of the first run or above, or empty."""
+    """Returns the name of the config file in the folder of the first run or above, or an empty string."""
     folder = found[0].folder
     while True:
         for name in CONFIGS:
@@ -216,7 +216,7 @@ def as_yaml(found: Found) -> list[str]:
 
 
 def _origin(name: str, found: Found, entries: Fields) -> str:
-    """Returns where a value stands: in the path, a column or the config. Empty if it is in no place."""
+    """Returns the origin of a value: the path, a column or the config. Empty if it is not found."""
     if name in found.parts:
         return f"path:{name}"
     column = _first(_NAMES[name], found.columns)
@@ -248,7 +248,7 @@ def _key(name: str, entries: Fields) -> str:
 
 
 def _ending(word: str, entries: Fields) -> list[str]:
-    """Returns the config entries whose last part is a word, shortest first."""
+    """Returns the config entries whose last part equals a word, shortest first."""
     return sorted((key for key in entries if key.rpartition(".")[2].lower() == word), key=len)
 
 
@@ -264,13 +264,13 @@ def _entries(config: Fields, within: str = "") -> Json:
 
 
 def _first(words: Sequence[str], names: Iterable[str]) -> str:
-    """Returns the first name that equals a word, in any case, or empty."""
+    """Returns the first name that equals a word, ignoring case, or an empty string."""
     known = {name.lower(): name for name in names}
     return next((known[word] for word in words if word in known), "")
 
 
 def _metrics(series: Mapping[str, Series]) -> list[str]:
-    """Returns a line for each metric that a tag can be, at most one per name."""
+    """Returns a line for each metric that a tag may contain, at most one per name."""
     found: dict[str, str] = {}
     for tag in sorted(series, key=len):
         words = re.split(r"[^a-z0-9]+", tag.lower())
@@ -288,5 +288,5 @@ def _metrics(series: Mapping[str, Series]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Returns a YAML scalar, quoted if it has to be."""
+    """Returns a YAML scalar, quoted if necessary."""
     return yaml.safe_dump(text, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...").strip()

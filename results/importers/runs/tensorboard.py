@@ -1,4 +1,4 @@
-"""Event files of TensorBoard: scalars and hyperparameters. It needs the package ``tensorboard``, but no TensorFlow.
+"""Event files of TensorBoard: scalars and hyperparameters. Needs the package ``tensorboard``, but not TensorFlow.
 
 A file is a sequence of records: the length (uint64), its checksum, the bytes of an ``Event``, and their checksum.
 """
@@ -100,7 +100,7 @@ def _scalar(value: Any) -> float | None:
 
 
 def _hyperparameters(content: bytes) -> Fields:
-    """Returns the numbers and texts that the plugin for hyperparameters stored at the start of a run."""
+    """Returns the numbers and strings that the hyperparameter plugin stored at the start of a run."""
     from google.protobuf.message import DecodeError
     from tensorboard.plugins.hparams import plugin_data_pb2
 
