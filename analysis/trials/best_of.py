@@ -151,7 +151,7 @@ def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
     Returns:
       no: it decreases by more than 10 %, according to ``fall``.
       yes: it does not, and the bands of the medians best of k/8.6 and k/4.3 are within 10 % of each other.
-      unclear: it decreases by less, or perhaps by less, but that may be luck.
+      unclear: the data show neither.
     """
     latest, k = np.sort(high), largest_with_band(len(high))
     soonest = np.sort(np.where(np.isfinite(high), high, np.maximum(low, 1)))  # differs for unknown outcomes
