@@ -122,7 +122,7 @@ def _of_trial(table: pa.Table, trial: int) -> pa.Table:
 
 
 def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
-    """Returns whether an unfinished curve continues in the other place. A lost trial continues with any other ending."""
+    """Returns whether an unfinished curve continues in the other place. Lost trials continue with any other ending."""
     last = _row(shorter, trial)
     start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
     if last["status"] != "INCOMPLETE" or len(start) > len(whole):
