@@ -31,7 +31,7 @@ from report import BenchmarkReport, open_report
 
 from harness.costs import network_costs, probe
 from harness.run import Settings
-from results import store
+from results import exit_codes, store
 from results.costs.predictions import NOTHING, Seconds
 from sweeps import overrides, planning
 from sweeps.configured_study import DATA
@@ -102,7 +102,9 @@ def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, An
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"SCALING_LIMITS_CACHE": cache}
         command = [sys.executable, "-m", "sweeps.plan", *words, "-m", "--json", f"store={folder}"]
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        done = subprocess.run(command, env=environment, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if done.returncode not in (exit_codes.DONE, exit_codes.FAILED):  # a study may not fit into this machine's memory
+        raise RuntimeError(f"planning ended with exit code {done.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, json.loads(done.stdout)
 
