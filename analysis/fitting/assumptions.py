@@ -22,14 +22,14 @@ DRAWS = 1000
 ASSUMPTIONS = {
     "slope": "-1 at small batch sizes",
     "plateau": "a slope of 0 at large batch sizes",
-    "knee": "alike on both sides",
-    "residuals": "without a pattern along batch sizes",
-    "batch sizes": f"at least {FEWEST}, {ROOM:g} octaves or more on each side of the knee",
-    "perfect scaling": "seen at the smallest batch sizes, which fix its line",
+    "knee": "the same sharpness on both sides",
+    "residuals": "no pattern across batch sizes",
+    "batch sizes": f"at least {FEWEST}, covering at least {ROOM:g} octaves on each side of the knee",
+    "perfect scaling": "visible at the smallest batch sizes, which determine its line",
     "trials": "the same number at every batch size",
     "points": "separate points of the search for every batch size",
-    "search": "as hard at every batch size",
-    "space": "the best trials are inside their search space",
+    "search": "equally hard at every batch size",
+    "space": "the best trials are not at an end of their search space",
     "evaluations": "close together at the largest batch size",
 }
 OF_TRIALS = ("points", "search", "space")  # judged from trials that ran to the end

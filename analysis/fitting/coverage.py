@@ -109,7 +109,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 
 
 _BEYOND = f"""\
-The five shapes are all except lopsided. Failed: a check of the shape or of the search failed, so no interval is stated.
+The five shapes are all except lopsided. Failed: a check of the shape or the search failed, so no interval is reported.
 Beyond the assumptions, the checks were designed for the first five curves. No choice was based on the others.
 Aim: at most {WRONG:.0%} of all data sets are identified and wrong, and in {NAMED:.0%} the check that the curve
 violates fails ("by name")."""

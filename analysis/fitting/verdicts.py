@@ -17,8 +17,8 @@ TIMES_IF_CHECKED, TIMES_IF_UNCHECKED = 0.8, 1.3
 FAILED = {
     "slope": "the slope at small batch sizes is not -1 but {}",
     "plateau": "the slope at large batch sizes is not 0 but {}",
-    "knee": "the knee is not alike on both sides but {}",
-    "search": "the search is not as hard at every batch size: {}",
+    "knee": "the knee is not equally sharp on both sides but {}",
+    "search": "the search is not equally hard at every batch size: {}",
 }
 
 
@@ -65,7 +65,7 @@ def decide(
         return claim
     low = min(shape.ln_low, ends[0])
     bounded = claim.verdict in ("identified", "at_least") and low >= ln_batch[0] - 1e-9
-    stated = "no interval is stated, only a lower bound" if bounded else "no interval or bound is stated"
+    stated = "no interval is reported, only a lower bound" if bounded else "no interval or bound is reported"
     caveats = tuple(f"{stated}: {FAILED[check.assumption].format(check.seen)}" for check in doubts)
     ends = np.array([low, np.inf]) if bounded else np.array([-np.inf, np.inf])
     return Statement("at_least" if bounded else "not_identified", ends, (*caveats, *claim.caveats))

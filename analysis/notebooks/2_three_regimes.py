@@ -129,8 +129,8 @@ pd.Series(
 
 # %% [markdown]
 # Such a fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee
-# or the search is in *doubt*, no interval is stated. Doubts about other assumptions are hints. *Cannot tell* means that
-# there are too few data for the check.
+# or the search is in *doubt*, no interval is reported. Doubts about other assumptions are hints. *Cannot tell* means
+# that there are too few data for the check.
 
 # %%
 print(assumptions.listing(one.selected.checks))

@@ -66,8 +66,8 @@ def test_exact_bent_curves_are_recovered(bend, size):
             excess(PAST, 1.0) + 0.163 * np.maximum(-PAST - 2 * OCTAVE, 0),
             "large batch sizes is not 0 but 0.2",
         ),
-        ("knee", simulation._two_rates(PAST, 2.4, 0.6), "the knee is not alike on both sides but a factor 0."),
-        ("knee", simulation._two_rates(PAST, 0.6, 2.4), "the knee is not alike on both sides but a factor "),
+        ("knee", simulation._two_rates(PAST, 2.4, 0.6), "the knee is not equally sharp on both sides but a factor 0."),
+        ("knee", simulation._two_rates(PAST, 0.6, 2.4), "the knee is not equally sharp on both sides but a factor "),
     ],
 )
 def test_a_shape_that_is_another_is_not_called_identified(name, ln_above, words):
@@ -75,7 +75,7 @@ def test_a_shape_that_is_another_is_not_called_identified(name, ln_above, words)
     assert outcomes(found)[name] == "doubt"
     assert found.verdict in ("at_least", "not_identified")
     assert np.isnan(found.high)
-    assert any(words in caveat and "no interval is stated" in caveat for caveat in found.caveats)
+    assert any(words in caveat and "no interval is reported" in caveat for caveat in found.caveats)
     assert found.low < 32  # the true one: the bound that is stated instead holds
 
 
@@ -115,7 +115,7 @@ def test_a_search_that_gets_harder_is_named_and_one_that_does_not_passes():
         searches = simulation.draw(scenario, 1, np.random.default_rng(1))
         (found,) = coverage.fit(scenario, searches)
         assert outcomes(found)["search"] == outcome
-        told = any("the search is not as hard at every batch size" in caveat for caveat in found.caveats)
+        told = any("the search is not equally hard at every batch size" in caveat for caveat in found.caveats)
         assert told == (outcome == "doubt")
 
 
