@@ -55,8 +55,8 @@ def enable() -> None:
 def compiled(program: "Lowered") -> "Compiled":
     """Compiles a program. If several processes need it at the same time, one compiles it and the others read the cache.
 
-    Processes of a multi-host run do not wait for each other here: on GPUs, XLA splits autotuning between them, so all
-    must compile concurrently.
+    Processes of a multi-host run do not wait for each other here. On GPUs, XLA splits autotuning between them, so all
+    of them must compile concurrently.
     """
     import jax
 
@@ -67,7 +67,7 @@ def compiled(program: "Lowered") -> "Compiled":
 
 @contextlib.contextmanager
 def _in_turn(text: str) -> Iterator[None]:
-    """Waits while another process on this machine compiles the same program. Different programs may share a lock."""
+    """Holds a lock while compiling, so processes on this machine take turns. Different programs may share a lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, BadInput):  # if the folder is not writable, there is no cache either
             folder = caches.folder("compiling")

@@ -1,8 +1,8 @@
 """Parses the collectives, matmuls, convolutions and loops of a compiled program from its HLO text.
 
-Every number is for one device. The costs of a loop's body are multiplied by the trip count. A loop with an unknown trip
-count, such as one over a traced number of steps, counts once and is listed separately. Lines that cannot be parsed are
-kept, and ``check`` raises an error if there are any.
+All numbers are per device. The costs of a loop's body are multiplied by the trip count. The body of a loop with an
+unknown trip count, such as a traced number of steps, is counted once, and the loop is listed separately. Lines that
+cannot be parsed are kept, and ``check`` raises an error if there are any.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ class Compiled:
       devices: number of devices that run it.
       collectives, products: the program's collectives, and its matmuls and convolutions.
       cycles: cycles in the compiler's schedule on TPUs, 0 on other devices.
-      loops: numbers of loops with known and with unknown trip counts.
+      loops: number of loops with a known trip count, and number with an unknown one.
       unparsed: lines that could not be parsed.
     """
 
@@ -69,7 +69,7 @@ class Compiled:
 
     @property
     def flops(self) -> int:
-        """FLOPs of all matmuls and convolutions. A loop with an unknown trip count counts once."""
+        """FLOPs of all matmuls and convolutions. The body of a loop with an unknown trip count is counted once."""
         return sum(each.flops * times(each.turns) for each in self.products)
 
 
@@ -292,7 +292,7 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
 
     Args:
       count, outputs: number of inputs and number of outputs.
-      size, stride, pad: window size, stride, and padding before the first input.
+      size, stride, pad: window size, stride, and amount of padding before the first input.
       spread, apart: dilation of the inputs, and dilation of the window.
     """
     at = np.arange(outputs) * stride - pad
@@ -378,7 +378,7 @@ def _bits(dtype: str) -> int:
 
 
 def _payload(each: _Instruction, operation: str, types: StringMap) -> float:
-    """Returns the bytes of the undivided arrays of a collective."""
+    """Returns the bytes of the full (unsharded) arrays of a collective."""
     if operation in ("all-gather", "collective-broadcast"):
         arrays = _arrays(each.type)
         if each.opcode.endswith("-start") and len(arrays) > 1:  # the operands and the results
@@ -418,7 +418,7 @@ def _groups(attributes: str, operation: str, devices: int) -> Groups:
 
 
 def _ordered(dims: str, order: str | None) -> np.ndarray:
-    """Returns 0, 1, 2, ... as an array of these dimensions, transposed."""
+    """Returns 0, 1, 2, ... reshaped to the given dimensions and transposed."""
     sizes = _numbers(dims)
     ids = np.arange(math.prod(sizes)).reshape(sizes)
     return ids.transpose(_numbers(order)) if order else ids

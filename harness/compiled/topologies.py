@@ -1,4 +1,4 @@
-"""Devices of TPUs that are not attached, for the compiler in the ``plan`` extra."""
+"""Describes TPU devices that are not attached, for the compiler in the ``plan`` extra."""
 
 import importlib.util
 import math
@@ -20,7 +20,7 @@ _ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def check(topology: str) -> None:
-    """Raises BadInput for an invalid slice, such as v5e:2x2x2: v5e chips are linked in only two directions."""
+    """Raises BadInput for an invalid slice, such as v5e:2x2x2. (v5e chips are linked in only two directions.)"""
     version, colon, chips = topology.partition(":")
     if colon and version not in DIRECTIONS:
         known = nearest(version, DIRECTIONS)

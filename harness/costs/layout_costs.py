@@ -1,4 +1,4 @@
-"""Costs of layouts: one device's share of a step, counted from shapes or compiled for a topology."""
+"""Computes one device's share of the costs of a layout's step, from shapes or by compiling for a topology."""
 
 import functools
 
@@ -34,7 +34,7 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
 
 
 def verdict(study: LayoutStudy, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles a step for a topology. A smaller mesh uses the first devices, and the others are idle."""
+    """Compiles a step for a topology. A mesh smaller than the slice uses the first devices, and the others are idle."""
     one = layouts.laid(study, source)
     devices = topologies.devices(topology)
     if one.mesh.size > len(devices):

@@ -26,7 +26,7 @@ class Place(NamedTuple):
     Attributes:
       cluster: name of the cluster.
       coordinator: HOST:PORT of the first host.
-      hosts: number of hosts, or None if the cluster does not report it.
+      hosts: number of hosts, or None if the cluster does not report this number.
       host: zero-based index of this host.
     """
 

@@ -77,7 +77,7 @@ def find(
     environment: Environment,
     connect_seconds: int = rendezvous.SECONDS,
 ) -> Hosts:
-    """Returns the addresses of the processes. Values that are None, or ``auto`` as coordinator, come from the cluster.
+    """Returns the addresses of the processes. Values of None, or ``auto`` as coordinator, are taken from the cluster.
 
     Raises:
       BadInput: a value is missing or invalid.
@@ -149,10 +149,10 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
 
 
 class _Pulse:
-    """Detects that this process was suspended. Messages sent before may arrive long after it resumes.
+    """Detects whether this process was suspended. Messages sent to it before may arrive long after it resumes.
 
-    Its last heartbeat may already be half of ``heartbeat_seconds`` old, so the others give up on it after the other
-    half.
+    When it is suspended, its last heartbeat may already be half of ``heartbeat_seconds`` old, so the others may give up
+    on it after the other half.
     """
 
     def __init__(self, most: float):
@@ -167,7 +167,7 @@ class _Pulse:
             time.sleep(min(1.0, self._most / 4))
 
     def has_stopped(self) -> bool:
-        """Returns whether the process was ever suspended for longer than the others are guaranteed to wait."""
+        """Returns whether the process was ever suspended for longer than the other processes are guaranteed to wait."""
         self._stopped |= time.monotonic() - self._at > self._most
         return self._stopped
 
@@ -176,7 +176,7 @@ _pulses: list[_Pulse] = []  # the pulse of this process, in multi-host runs
 
 
 def check_pulse() -> None:
-    """Raises an error that ``lost`` recognizes if the others gave up on this process because it was suspended."""
+    """Raises an error that ``lost`` recognizes if the other processes gave up on this one while it was suspended."""
     if _pulses and _pulses[-1].has_stopped():
         raise RuntimeError("no heartbeat of this host for too long")
 
@@ -214,7 +214,7 @@ def broadcast(value: T) -> T:
 
 
 def numbers_of_leader(*values: float) -> tuple[float, ...]:
-    """Broadcasts the leader's numbers as float32, in a single exchange."""
+    """Broadcasts the leader's numbers as float32 in a single exchange."""
     if not are_many():
         return values
     from jax.experimental import multihost_utils
@@ -242,7 +242,7 @@ def place() -> tuple[int, int]:
 
 
 def preempted() -> bool:
-    """Returns whether any process received SIGTERM. All must call it equally often. All get the same result.
+    """Returns whether any process received SIGTERM. All processes must call it equally often, and get the same result.
 
     JAX reports the signal at exactly one step: the step after the latest one at which any process had polled when the
     signal arrived. Steps are therefore counted over the lifetime of the process and do not restart with a new study.
@@ -255,7 +255,7 @@ def preempted() -> bool:
 
 
 def all_fail(study: str) -> bool:
-    """Returns whether all processes failed at a study and can continue with the next. Each failing process calls it."""
+    """Returns whether all processes failed at a study, so all can continue with the next. Call it after a failure."""
     from jax._src import distributed
 
     client: Any = distributed.global_state.client
@@ -288,7 +288,7 @@ def _copied(sharding: Any) -> Any:
 
 
 def leave(code: int, why: str = "") -> NoReturn:
-    """Ends this process without notifying the others. If they are gone, JAX's shutdown would wait and then abort."""
+    """Ends this process without notifying the others. JAX's shutdown would wait for lost processes, then abort."""
     if why:
         say(why)
     sys.stdout.flush()
