@@ -91,7 +91,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into this command's own words, by key, and the other words."""
+    """Splits a command line into the words of this command, by key, and all other words."""
     words = cli.as_pairs(argv, overrides.FLAGS)
     own = [word for word in words if word.partition("=")[0] in OWN]
     overrides.check_once(own)
@@ -175,7 +175,7 @@ def _texts(request: "Request", store: str, machines: Machines, options: jobset.O
 
 
 def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: jobset.Options) -> str:
-    """Returns the line that submits a study with gcluster, a program in GoogleCloudPlatform/cluster-toolkit."""
+    """Returns the line that submits a study with gcluster, a program from GoogleCloudPlatform/cluster-toolkit."""
     command = shlex.join(jobset.command(words, store, machines, None))
     line = ["gcluster", "job", "submit", "-n", name, "-e", command, "--compute-type", machines.compute_type]
     if machines.topology:

@@ -160,7 +160,7 @@ def rounded(tree: Any, precision: str) -> Any:
 
 
 def gathered(params: Params, precision: str) -> Params:
-    """Gathers rounded parameters that are sharded over DATA.
+    """Rounds parameters, and gathers those that are sharded over DATA.
 
     Parameters of stacked layers are instead gathered and rounded by ``stacked``, one layer at a time.
 
@@ -227,7 +227,7 @@ _gather.defvjp(_forward, _backward)
 
 
 def _of_parts(exchange: Callable[[Array], Array], array: Array, spec: tuple[str | None, ...]) -> Array:
-    """Calls a function on the parts of an array over axes other than DATA. The partitioner would gather them first."""
+    """Calls a function on shards of an array over axes other than DATA. The partitioner would gather them first."""
     rest = P(*(None if axis == DATA else axis for axis in spec))
     others = {axis for axis in rest if axis is not None}
     if not others:

@@ -88,7 +88,7 @@ def is_arrays(file: Path) -> bool:
 
 
 def chosen(option: str, name: str) -> str:
-    """Returns the override that selects a column, quoted for a shell."""
+    """Returns the override that selects a column, as it is typed in a shell."""
     return f"table.{option}=[{name}]" if re.fullmatch(r"[A-Za-z_][\w.-]*", name) else f"\"table.{option}=['{name}']\""
 
 

@@ -243,7 +243,7 @@ def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, 
 
 
 def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, and 8 for the kind."""
+    """Returns a column for each home. Uses 63 random bits each: 32 for rank, 23 for community, 8 for kind of link."""
     kind = bits & 255
     high = bits >> 31
     # Community: the home, or a uniform choice within its topic.

@@ -7,9 +7,9 @@ from workloads.workload import Array, ArrayPair, Model, Product, flax_model, fla
 
 
 def lstm(classes: int, d_model: int) -> Model:
-    """Returns a network of an embedding, one LSTM layer and a linear output layer.
+    """Returns a network with an embedding, one LSTM layer and a linear output layer.
 
-    The LSTM has forget gates (Hochreiter & Schmidhuber 1997).
+    The LSTM (Hochreiter & Schmidhuber 1997) has forget gates.
 
     Args:
       classes: size of the vocabulary V.
@@ -53,10 +53,10 @@ def lstm(classes: int, d_model: int) -> Model:
 
 
 def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_out: str = "tied") -> Model:
-    """Returns a network of an embedding and an LSTM layer with projected output (Sak et al. 2014, arXiv 1402.1128).
+    """Returns a network with an embedding and an LSTM layer with projected output (Sak et al. 2014, arXiv 1402.1128).
 
     ``d_model=512`` with ``width=2048`` is LSTM-2048-512 of Jozefowicz et al. (2016, arXiv 1602.02410), but without
-    peepholes and cell clipping. A tied output layer is also the embedding.
+    peepholes and cell clipping. A tied output layer shares its matrix with the embedding.
 
     Args:
       classes: size of the vocabulary V.
@@ -111,9 +111,9 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
     """Returns the outputs [T, B, D].
 
     Args:
-      gates_TxBx4W: contribution of the inputs to the gates: input, forget, memory and output.
+      gates_TxBx4W: contribution of the inputs to the input, forget, memory and output gates.
       recurrent_Dx4W: weights of the previous output in the gates.
-      projection_WxD: weights from memory to output, or None if the output has the memory's size.
+      projection_WxD: weights from memory to output, or None if the output has the same size as the memory.
     """
     import jax
     import jax.numpy as jnp

@@ -8,7 +8,7 @@ from workloads.workload import Array, Model, flax_model, flax_model_in_training
 
 
 def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 3, dropout: float = 0.0) -> Model:
-    """Returns a network of convolutions, a fully connected layer of size ``width`` and a linear output layer.
+    """Returns a network with convolutions, a fully connected layer of size ``width`` and a linear output layer.
 
     Generalizes the "Simple CNN" of Shallue et al. (2018), which has two convolutions and one hidden layer.
 
@@ -17,7 +17,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 
       channels: number of filters in each convolution. Convolutions use SAME padding and are followed by 2×2
         max-pooling.
       width: size of the fully connected layer.
-      kernel: rows and columns K of each filter.
+      kernel: size K of each filter, which has K rows and K columns.
       dropout: probability of dropping an output of the fully connected layer during training, in [0, 1).
 
     Returns:

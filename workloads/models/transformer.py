@@ -1,4 +1,4 @@
-"""Causal Transformers for next-token prediction, which share their layers."""
+"""Causal Transformers for next-token prediction, which share the code of their layers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ def transformer_decoder(
     Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is multiplied by √D at the input.
     Dropout is applied to the sum of embedding and position, and to the output of each attention and feed-forward layer.
     Unlike in the paper, layer normalization precedes each of these layers and the output layer, because such networks
-    train without warm-up (Xiong et al. 2020, arXiv 2002.04745).
+    can be trained without warm-up (Xiong et al. 2020, arXiv 2002.04745).
 
     Args:
       classes: size of the vocabulary V.
@@ -178,11 +178,11 @@ def transformer_rotary(
       heads: number H of attention heads.
       kv: dimensions K of a head, an even number.
       d_ff: hidden size F of each feed-forward layer.
-      gated: whether the feed-forward is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise it uses GELU.
+      gated: whether the feed-forward layer is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise, it uses GELU.
       tied: whether the embedding, multiplied by √D at the input, is also the output layer.
       key_heads: number G of key and value heads, each shared by H / G adjacent query heads (grouped-query attention,
         Ainslie et al. 2023, arXiv 2305.13245). With 0, G is H.
-      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier ones.
+      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier tokens.
       attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
@@ -272,13 +272,13 @@ def _rotary_layer(
 
 
 def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callable[[Array], Array]) -> Array:
-    """Returns attention within each of B sequences of T positions, projected to the shape of ``x``.
+    """Returns attention within each of the B sequences of T positions, projected to the shape of ``x``.
 
     Args:
       x: [B, T, D] or [B · T, D].
       positions: B and T.
       heads: number of heads.
-      attention: function from queries, keys and values [B, T, 3, H, K] to [B, T, H, K].
+      attention: function that maps queries, keys and values [B, T, 3, H, K] to [B, T, H, K].
     """
     from workloads.axes import kept
     from workloads.models.layers import dense, heads_apart
@@ -290,7 +290,7 @@ def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callabl
 
 
 def _attention(qkv_BxTx3xHxK: Array) -> Array:
-    """Returns causal attention with the order of operations that published results of ``transformer`` depend on."""
+    """Returns causal attention. Published results of ``transformer`` depend on its order of operations."""
     import jax
     from jax import numpy as jnp
 

@@ -10,7 +10,7 @@ from workloads.workload import Array, Model, flax_model_in_training
 def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dropout: float) -> Model:
     """Returns a VGG network without normalization (Simonyan & Zisserman 2015, arXiv 1409.1556).
 
-    Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] are its configuration A, VGG-11.
+    Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] give configuration A, VGG-11.
 
     Args:
       classes: size of the output.
