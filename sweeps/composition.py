@@ -124,8 +124,8 @@ def compose_points(line: CommandLine) -> list[Point]:
     Hydra composes each distinct choice of groups once. Values are then set on copies of the result.
 
     Returns:
-      One point per study. The configuration is plain data in the shape of ``sweeps.kind_configs.config()``, and
-      sections of other kinds are None. The words exclude the store and the launcher's settings.
+      One point per study. Its configuration is plain data in the shape of ``sweeps.kind_configs.config()``, in which
+      sections of other kinds are None. Its words exclude the store and the launcher's settings.
 
     Raises:
       BadInput: the command line is invalid.

@@ -165,7 +165,7 @@ def _check_size(study: Factorization, ratings: Ratings) -> None:
 
 
 def _memory_needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
-    """Returns the approximate peak memory of a study, its description and a remedy, for ``memory.require``."""
+    """Returns a study's approximate peak memory, its description and a remedy, for ``memory.require``."""
     from workloads.factorization.training import GATHER_BYTES, hub_bytes  # imports JAX
 
     sides = ratings.train.row_count, ratings.train.column_count

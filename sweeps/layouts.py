@@ -108,7 +108,7 @@ def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
 
 
 def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
-    """Returns the options of a task's own data set, the plan's fields about its step, and the model's named axes."""
+    """Returns the options of a task's own data set, the plan's fields about a step, and the model's named axes."""
     from harness.step import shardings
 
     step = config["step"]
@@ -206,7 +206,7 @@ def _hardware(engine: str, asked: str | None) -> str:
 
 
 def _devices(engine: str, asked: int | None) -> int | None:
-    """Returns the number of devices of a mesh: the topology's, otherwise as requested. None if neither is given."""
+    """Returns a mesh's number of devices: the topology's, otherwise the requested number. None if neither is given."""
     if asked is not None:
         check_int("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):

@@ -69,7 +69,7 @@ class Limits:
         return None
 
     def is_over(self, name: str) -> bool:
-        """Returns whether a running study must end, because it has reached a limit of its own or of the sweep."""
+        """Returns whether a running study has reached one of its limits or one of the sweep's limits."""
         most = self.study.max_device_hours
         if most is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR

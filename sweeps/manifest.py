@@ -1,21 +1,21 @@
 """python -m sweeps.manifest …: writes one JobSet for each study of `python -m sweeps …`, to run it on Kubernetes.
 
-The output is YAML for `kubectl apply -f -`. Words are those of a sweep, except for `launcher`, and these:
+The output is YAML for `kubectl apply -f -`. Words are those of a sweep (except `launcher`) and the following:
 
   topology=v6e:4x4       TPU slice of each study: v4, v5e, v5p, v6e or tpu7x, and its chips
-  machine=TYPE           machine type of the hosts (default: the one with the fewest hosts)
-  gpu=nvidia-h100-80gb gpus=8 hosts=2   GPUs instead: label of the nodes, GPUs of each host, number of hosts
+  machine=TYPE           machine type of the hosts (default: the type that needs the fewest hosts)
+  gpu=nvidia-h100-80gb gpus=8 hosts=2   GPUs instead of TPUs: label of the nodes, GPUs per host, hosts
   image=IMAGE            container image, built with the Dockerfile of this package
-  store=gs://B/FOLDER    store, which must be in a bucket
+  store=gs://B/FOLDER    result store, which must be in a bucket
   queue=NAME             local queue of Kueue
   priority=NAME          priority class of the queue, or of pods if there is no queue
   spot=true              spot nodes of GKE
   placement=exclusive    exclusive (one node pool for each slice), any, or a topology level of Kueue
   account=NAME           service account of the pods (scaling-limits)
   namespace=NAME         namespace
-  name=NAME              start of the names of JobSets
-  restarts=3             restarts that are not free
-  out=DIR                writes a file for each JobSet instead of printing them
+  name=NAME              prefix of the names of JobSets
+  restarts=3             maximum number of restarts, not counting free restarts
+  out=DIR                writes one file per JobSet instead of printing all
 
 Preempted studies restart for free if they have taken a step. limits.study.max_hours limits the time of each study.
 Manifests do not contain credentials. This command contacts neither the cluster nor the store.

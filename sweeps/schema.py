@@ -54,7 +54,7 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
-    """Types of the keys of all launchers. Each file in conf/launcher lists one launcher's keys and their defaults."""
+    """The types of all launchers' keys. Each file in conf/launcher lists the keys and defaults of one launcher."""
 
     name: str = "local"
     workers: int | None = None

@@ -4,16 +4,16 @@ planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, 
 study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
 requested trials are missing. The same `python -m sweeps` command then runs only the missing trials. `running 12/32`
 means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are `released`. The
-default is store=results/local. While any study is running, queued or failed, the first line counts studies by state.
+default store is results/local. While any study is running, queued or failed, the first line counts studies by state.
 `retrying` studies are running or waiting again after a failed attempt. --failed shows failed and retrying studies, most
 failures first.
 
 The table shows the host and the attempt of each running study, and the time since its last sign of life. The log is
-listed below the table. If the last attempt at an unfinished study failed, the cause and the log are listed. Additional
+listed below the table. If the last attempt at an unfinished study failed, its cause and its log are listed. Additional
 lines show how similar studies differ.
 
 --watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
-running or queued. The exit code is then 1 if there are unfinished studies.
+running or queued. In that case, the exit code is 1 if there are unfinished studies.
 
 --csv and --json print only the table, without totals. --wide prints all columns on a terminal.
 """

@@ -219,7 +219,7 @@ def keep(ends: Mapping[int, int]) -> None:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """Drops all batches decoded ahead when the block exits, so that no process waits for them."""
+    """Drops all batches decoded ahead when the block exits, so no process waits for them."""
     try:
         yield
     finally:
@@ -243,7 +243,7 @@ def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
 
 
 def _end_broken() -> None:
-    """Shuts down pools that have lost a process, so that waiting for them raises an error.
+    """Shuts down pools that have lost a process, so waiting for their results raises an error.
 
     An executor detects a lost process, unless it is reading a result that the process has only partly written. In that
     case, it waits for the rest as long as the pipe has a writer. The executor itself holds a writer, which cannot be

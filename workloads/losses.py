@@ -68,7 +68,7 @@ def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float 
 
 
 def total(values: Array, weights: Array | None) -> Array:
-    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B] or [B, ...], or None for all ones."""
+    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B] or [B, ...], or None if all are 1."""
     import jax.numpy as jnp
 
     if weights is None:
@@ -86,7 +86,7 @@ def label_weights(labels: Array, weights: Array | None, padding: int | None) -> 
 
     Args:
       labels: int32[B, ...].
-      weights: float32[B], weights of examples, or None for all ones.
+      weights: float32[B], weights of the examples, or None if all are 1.
       padding: label that marks padding. With None, ``weights`` is returned.
     """
     import jax.numpy as jnp
@@ -245,7 +245,7 @@ def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     Args:
       logits: float32[..., classes].
       labels: uint8[..., classes], 1 for each class that is present.
-      label_smoothing: float32[]; q = (1 − label_smoothing) · label + label_smoothing / 2.
+      label_smoothing: float32[]. q = (1 − label_smoothing) · label + label_smoothing / 2.
 
     Returns:
       float32[..., classes], in nats.

@@ -54,7 +54,7 @@ class Metric(NamedTuple):
 
     Attributes:
       sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. The sums of several parts are added.
-        Weights are float32[B] by example, float32[B, ...] by label, or None for all ones.
+        Weights are float32[B] by example, float32[B, ...] by label, or None if all are 1.
       finish: ``(sums) -> float32[]``, which returns the metric.
     """
 
@@ -78,7 +78,7 @@ class Dataset(NamedTuple):
       shapes: function that returns the shapes of the splits, so programs can be compiled without the data. With None,
         the shapes of the loaded splits are used.
       tuned: metaparameters of the loss that a search space may contain.
-      padding: label that marks padding, which is ignored by loss and metrics. None if there is no padding.
+      padding: label that marks padding, which the loss and metrics ignore, or None if there is no padding.
       draw: ``(key, batch_size) -> Examples``, which generates a batch of an infinite stream on the devices, or None for
         data with epochs.
       feed: ``(seed, step, batch_size, positions) -> Examples`` as NumPy arrays, for training data that are streamed to
@@ -223,7 +223,8 @@ class Workload(NamedTuple):
       group: as in Model.
       init: function ``(key) -> (params, state)``.
       loss: ``(params, state, Examples, weights, keys [B], label_smoothing float32[]) -> (float32[], state)``, the
-        weighted sum of the losses of all labels. Weights are float32[B], or [B, ...] like the labels, or None for ones.
+        weighted sum of the losses of all labels. Weights are float32[B], or [B, ...] like the labels, or None if all
+        are 1.
       predict: function ``(params, state, inputs) -> outputs`` for evaluations.
       metrics: metrics by kind for each of ``evaluated_splits``, in column order.
       evaluated_splits: names of the evaluated splits.

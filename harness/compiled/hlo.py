@@ -2,7 +2,7 @@
 
 All numbers are per device. The costs of a loop's body are multiplied by the trip count. The body of a loop with an
 unknown trip count, such as a traced number of steps, is counted once, and the loop is listed separately. Lines that
-cannot be parsed are kept, and ``check`` raises an error if there are any.
+cannot be parsed are kept, so ``check`` can raise an error.
 """
 
 import dataclasses
@@ -288,7 +288,7 @@ def _flops_of_convolution(
 
 
 def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
-    """Returns, for one axis, the number of (output, tap) pairs that read an input rather than padding or dilation.
+    """Returns the number of (output, tap) pairs along an axis that read an input instead of padding or dilation.
 
     Args:
       count, outputs: number of inputs and number of outputs.
@@ -429,7 +429,7 @@ def _rows(ids: np.ndarray, size: int) -> Groups:
 
 
 def _of_mesh(sizes: str, device_ids: str | None, named: str) -> Groups:
-    """Returns groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
+    """Returns groups along mesh axes or parts of axes. For example, ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
     if device_ids is None:

@@ -69,7 +69,7 @@ def costs(
       program: function that returns the program of a size.
       part: function that returns the part of the program that determines all other parts and is faster to trace. By
         default, only the operations of counted programs are compared.
-      pieces: pieces known from earlier calls for the same program. New ones are added.
+      pieces: pieces known from earlier calls for the same program. New pieces are added to it.
       parameters: number of leading arguments of the program that are weights.
     """
     pieces = [] if pieces is None else pieces

@@ -112,7 +112,7 @@ def _pieces(key: Hashable) -> list[Any]:
 
 
 def forget() -> None:
-    """Forgets all counted programs, so that later counts do not depend on earlier ones."""
+    """Forgets all counted programs, so later counts do not depend on earlier counts."""
     _pieces.cache_clear()
 
 

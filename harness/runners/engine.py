@@ -329,7 +329,8 @@ def _stops(
 ) -> list[int]:
     """Returns the step that each trial reaches in the next call, which should take at most ``CALL_SECONDS``.
 
-    A call of batched lanes takes as long as its longest lane. The length of the call maximizes useful steps per second.
+    A call of batched lanes takes as long as its longest lane. The length of the call is chosen to maximize useful steps
+    per second.
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
     # Seconds per step of one lane, whether or not it shared the device with other lanes.

@@ -222,7 +222,7 @@ class _FactorizationRun:
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _compile(self, weights: Weights) -> None:
-        """Compiles all programs in advance, so that recorded times exclude compilation."""
+        """Compiles all programs in advance, so recorded times exclude compilation."""
         if self.compile_seconds is not None:
             return
         self.on_progress(RunProgress(COMPILING))

@@ -76,7 +76,7 @@ def of_step(workload: Workload, division: Division) -> Sharding | None:
 
 
 def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callable[..., Any]:
-    """Returns a function of parameters for a step that is mapped over shards.
+    """Wraps a function of parameters for use in a step that is mapped over shards.
 
     Parameters that are split across shards are gathered before each use, and again in the backward pass.
     """

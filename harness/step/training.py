@@ -81,7 +81,7 @@ def fresh(workload: Workload, spans: Spans) -> TrainState:
 
 
 def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
-    """Initializes a trial that takes its first step. Other lanes are unchanged."""
+    """Initializes the trial if it is about to take its first step. Otherwise, the lane is unchanged."""
     return jax.lax.cond((spans.start == 0) & (spans.stop > 0), lambda: fresh(workload, spans), lambda: carry)
 
 

@@ -51,7 +51,7 @@ class TrialScheduler:
     Without pruning, every live trial advances to its next evaluation. Exact pruning always advances the trials with the
     fewest steps, and ends a trial once it can no longer be the first to reach any remaining target. In a tie, the trial
     with the smaller id is first. A pruned trial could not have changed a result, so results do not depend on pruning,
-    lanes or order. Trials that confirm the best ones run after all others have ended and are never pruned.
+    lanes or order. Trials that confirm the best trials run after all others have ended, and are never pruned.
 
     Args:
       study: plan of the study.

@@ -128,7 +128,7 @@ class Launcher(NamedTuple):
 
 
 class WorkerLost(Exception):
-    """A worker was lost in a command that is an attempt itself. The attempt's launcher decides whether to retry."""
+    """A worker was lost in a command that is itself an attempt. The attempt's launcher decides whether to retry."""
 
 
 @dataclasses.dataclass
@@ -259,7 +259,7 @@ class RemoteStudy:
 
 
 def cause(folder: Folder) -> str | None:
-    """Returns the cause and log of the last attempt at the study in a folder, or None if there was no attempt."""
+    """Returns the cause of failure and the log of the last attempt at a folder's study, or None without attempts."""
     last = attempts.read(folder)[-1:]
     if not last or (last[0].code is None and last[0].began is None):
         return None

@@ -78,7 +78,7 @@ class WorkerReport(NamedTuple):
 
 
 def main(descriptor: int, cpus: Sequence[int]) -> None:
-    """Runs studies until the parent process is gone, which holds the other end of standard input.
+    """Runs studies until the parent process, which holds the other end of standard input, is gone.
 
     Args:
       descriptor: file descriptor of the connection for orders and reports.

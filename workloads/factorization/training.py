@@ -48,7 +48,7 @@ def exchanges(other: RowPlacement, als: Als) -> bool:
 
 
 class FactorTables(NamedTuple):
-    """Both tables, [cores · slots, d], sharded by rows over cores."""
+    """Both tables, [cores · slots, d], sharded by rows across cores."""
 
     rows: Array
     columns: Array

@@ -31,7 +31,7 @@ def convolution(
       rhs: kernel [P, Q, C, F].
       window_strides: strides along rows and columns.
       padding: SAME, VALID, or (before, after) for rows and columns.
-      lhs_dilation, rhs_dilation, feature_group_count: not supported. They must be None or ones.
+      lhs_dilation, rhs_dilation, feature_group_count: not supported. Each must be None or all 1.
       dimension_numbers: NHWC, HWIO, NHWC in any spelling that JAX accepts.
       precision: precision of the matmul.
 

@@ -134,8 +134,8 @@ class GroupNorm(nn.Module):
 def channel_groups(channels: int) -> int:
     """Returns the number of groups of group normalization.
 
-    There are 32 groups. If 32 does not divide the number of channels, it is the largest power of two that does. If each
-    group would have only one channel, the number is halved.
+    The default is 32 groups. If 32 does not divide the number of channels, the largest power of two that does is used.
+    If each group would have only one channel, the number of groups is halved.
     """
     groups = next(n for n in (CHANNEL_GROUPS >> i for i in range(CHANNEL_GROUPS)) if channels % n == 0)
     return max(1, groups // 2) if groups == channels else groups

@@ -16,7 +16,7 @@ def lstm(classes: int, d_model: int) -> Model:
       d_model: size D of the embedding, the memory and the output.
 
     Returns:
-      A model of inputs int32[B, T] with logits float32[B, T, V]. Logits at t depend on inputs up to t. Memory and
+      A model that maps inputs int32[B, T] to logits float32[B, T, V]. Logits at t depend on inputs up to t. Memory and
       output start at zero. Forget gates have an extra bias of 1, so new networks remember. The number of parameters is
       V × D + 4 × D × (2 × D + 1) + (D + 1) × V.
 
@@ -66,11 +66,11 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_
       read_out: ``tied``, ``untied`` or ``untied_bias``, as in ``transformer_decoder``.
 
     Returns:
-      A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features [B, T, D]
-      and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one additional feature,
-      which is 1. Memory and output start at zero. Forget gates have an extra bias of 1, so new networks remember. The
-      number of parameters is V × D + 4 × W × (2 × D + 1) + W × D. A separate output layer adds V × D, and a bias adds
-      V.
+      A model that takes inputs int32[B, T]. Outputs at t depend on inputs up to t. The outputs are a ``Product`` of
+      features [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one
+      additional feature, which is 1. Memory and output start at zero. Forget gates have an extra bias of 1, so new
+      networks remember. The number of parameters is V × D + 4 × W × (2 × D + 1) + W × D. A separate output layer adds V
+      × D, and a bias adds V.
 
     Raises:
       ValueError: an option is not a positive integer, ``dropout`` is not in [0, 1), or ``read_out`` is unknown.

@@ -17,8 +17,8 @@ def quadratic(classes: int, noise: float) -> Model:
       noise: standard deviation of the noise. 0 gives gradient descent without noise.
 
     Returns:
-      A model of inputs ε float32[B, D], one vector per example. Its output is the loss of each example, float32[B]. It
-      has D parameters.
+      A model that takes inputs ε float32[B, D], one vector per example. Its output is the loss of each example,
+      float32[B]. It has D parameters.
 
     Raises:
       ValueError: ``noise`` is negative.

@@ -39,13 +39,13 @@ def resnet(
         norm, the last block is followed by a norm and ReLU, and all scales start at 1.
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
-      biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000 classes has
-      25,557,032 parameters, or 25,549,352 if it is pre-activated. In general, there are 49 × C × width + 2 × width
-      parameters before the blocks and (P + 1) × classes in the output layer, with P = 4 × F of the last stage. A block
-      with X input channels has X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has an additional X × 4
-      × F + 8 × F. Pre-activated networks have 49 × C × width before the blocks, 2 × P more at the end, and X × F + 9 ×
-      F² + 4 × F² + 2 × X + 4 × F in a block. The first block of a stage has an additional X × 4 × F.
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Convolutions are He-initialized and
+      have no biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000
+      classes has 25,557,032 parameters, or 25,549,352 if it is pre-activated. In general, there are 49 × C × width + 2
+      × width parameters before the blocks and (P + 1) × classes in the output layer, with P = 4 × F of the last stage.
+      A block with X input channels has X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has an
+      additional X × 4 × F + 8 × F. Pre-activated networks have 49 × C × width before the blocks, 2 × P more at the end,
+      and X × F + 9 × F² + 4 × F² + 2 × X + 4 × F in a block. The first block of a stage has an additional X × 4 × F.
 
     Raises:
       ValueError: ``blocks`` is not a list of positive integers, ``width`` is not a positive integer, ``norm`` is
@@ -190,11 +190,11 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
         depend on the other examples.
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized output layer, and biases are zero. Without norms, the second convolution of a block is also
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Weights are He-initialized, except for
+      the LeCun-initialized output layer, and biases are zero. Without norms, the second convolution of a block is also
       initialized to zero, so a block initially equals its shortcut. Without norms, a convolution has (9 × channels in +
       1) × channels out parameters, and the output layer has (channels + 1) × classes. ResNet-8 with three channels and
-      ten classes has 75,050.
+      ten classes has 75,050 parameters.
 
     Raises:
       ValueError: ``blocks`` is not a list of positive integers, ``width`` is not a positive integer, or ``norm`` is

@@ -21,8 +21,8 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 
       dropout: probability of dropping an output of the fully connected layer during training, in [0, 1).
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized output layer, and biases are zero. Convolutions have (K² × channels in + 1) × channels out
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Weights are He-initialized, except for
+      the LeCun-initialized output layer, and biases are zero. Convolutions have (K² × channels in + 1) × channels out
       parameters each. The dense layers have (P + 1) × width + (width + 1) × classes, where P is the size of the last
       pooled image, (H >> n) × (W >> n) × channels for n convolutions.
 

@@ -20,10 +20,10 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
       dropout: probability of dropping an output of a fully connected layer during training, in [0, 1).
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized output layer, and biases are zero. Convolutions have (9 × channels in + 1) × channels out
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Weights are He-initialized, except for
+      the LeCun-initialized output layer, and biases are zero. Convolutions have (9 × channels in + 1) × channels out
       parameters each, and fully connected layers have (inputs + 1) × outputs. VGG-11 on 224×224 pixels with three
-      channels and 1,000 classes has 132,863,336.
+      channels and 1,000 classes has 132,863,336 parameters.
 
     Raises:
       ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1). ``init``
