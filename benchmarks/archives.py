@@ -2,9 +2,9 @@
 
     python benchmarks/archives.py PATH [--trials SHARE] [--rows N] [--plausible]
 
-PATH is written as a .tar.bz2, a .tar or, with any other suffix, a folder. It contains all 454 published studies with a
-fraction of their trials and synthetic numbers. The answers that `analysis steps --rule released` should give are
-computed from the trials.
+PATH is written as a .tar.bz2, a .tar or, with any other suffix, a folder. The archive contains all 454 published
+studies with a fraction of their trials and synthetic numbers. The answers that `analysis steps --rule released` should
+give are computed from the trials.
 
 With --plausible, trials of all 35 workloads reach the targets of every published figure. The steps to a target follow
 the three regimes. For the workloads of Figure 1, the fewest examples and the fewest steps are close to the published
@@ -311,7 +311,7 @@ def _scale(count: int, share: float) -> int:
 
 
 def _statuses(counts: StudyCounts, rng: np.random.Generator) -> list[tuple[int, str]]:
-    """Draws ids (starting from 1, with gaps) and a status for each."""
+    """Draws ids (starting from 1, with gaps) and a status for each id."""
     statuses = [status.upper() for status in StudyCounts._fields[1:] for _ in range(getattr(counts, status))]
     ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
     return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]

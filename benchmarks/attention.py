@@ -1,4 +1,4 @@
-"""How much does blocked attention save? Times training steps of a decoder, alternating between all scores and blocks.
+"""How much does blocked attention save? Times training steps of a decoder with stored and with blocked scores.
 
     python benchmarks/attention.py [--length TOKENS] [--json FILE] [--smoke]
 

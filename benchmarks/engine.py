@@ -44,7 +44,7 @@ LOOP_TRIALS = 2
 
 
 class TimedTask(NamedTuple):
-    """A task to time: name, batch size, steps per trial, our number of trials, and the target for the ratio."""
+    """A task to time: its name, batch size, steps per trial, our number of trials, and the target for the ratio."""
 
     task: str
     batch_size: int

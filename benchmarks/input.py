@@ -32,7 +32,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def photograph(index: int) -> bytes:
-    """Returns a JPEG file of 500×375 pixels with about as much detail as a photograph."""
+    """Returns a JPEG file of 500×375 pixels with about the level of detail of a photograph."""
     from PIL import Image
 
     random = np.random.default_rng(index)

@@ -58,7 +58,7 @@ def fitted_weights(c: np.ndarray, t: Terms) -> np.ndarray:
 
 
 def without_slices(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Returns the form without a loss between slices."""
+    """Returns the form that has no loss between slices."""
     return combined(1.5, 2)(np.array([*c, 0.0]), t)
 
 

@@ -112,7 +112,7 @@ def _tables(
     step: np.ndarray,
     columns: Mapping[str, np.ndarray],
 ) -> dict[str, pa.Table]:
-    """Builds the tables from the status, last step and metaparameters of trials, and the columns of rows."""
+    """Builds the tables from the status, last step and metaparameters of each trial, and the columns of the rows."""
     plan, trials = synthetic.study, len(status)
     study = {"study": [plan.name], "planned_trials": [trials], "plan": [plan.plan_json]}
     study |= {field: [getattr(plan, field)] for field in ("dataset", "model", "optimizer", "batch_size")}

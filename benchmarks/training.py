@@ -92,7 +92,7 @@ SMALL = {"digits_fc": (64, 300), "digits_cnn": (64, 40), "pydoc_transformer": (1
 
 
 def register(network: Network) -> None:
-    """Registers a data set of random numbers: four batches of uint8 images or tokens."""
+    """Registers a data set of random numbers, which consists of four batches of uint8 images or tokens."""
     import numpy as np
 
     from workloads import losses, registry
@@ -341,7 +341,7 @@ def measured(smoke: bool) -> None:
 
 
 def against(report: Any, other: Path) -> None:
-    """Adds the CPU time of another checkout relative to this one, measured alternately."""
+    """Adds the CPU time of another checkout relative to this one. Measurements alternate between the two."""
 
     def by(checkout: Path) -> dict[str, float]:
         environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}

@@ -1,4 +1,4 @@
-"""Runners for each kind of study: functions that run its trials and answer questions about its costs.
+"""The runner of each kind of study: functions that run its trials and answer questions about its costs.
 
 Modules that import JAX are imported when a study of their kind first runs, so listing the runners is fast.
 """
@@ -46,7 +46,7 @@ class Job:
       on_progress: called with the progress of the run.
       on_finished: called with newly finished trials.
       confirming: called when all trials have ended and been reported. Returns additional trials that confirm the best
-        ones.
+        trials.
       shutdown: shutdown state of this process. The process does not end during a write.
     """
 
@@ -195,7 +195,7 @@ def answer(question: Question) -> Answer:
 
 
 def answer_all() -> None:
-    """Answers the questions of ``harness.costs.questions`` from standard input (one JSON line each).
+    """Reads questions of ``harness.costs.questions`` from standard input (one JSON line each), and answers them.
 
     Prints one line per question: the fields of ``Counts``, the fields of ``Verdict`` if the question has a topology, or
     ``refused``. All studies of a family are counted together when the first of them is answered.
@@ -218,7 +218,7 @@ def _question(line: str) -> Question:
 
 
 def _family(question: Question) -> Hashable:
-    """Returns a key. Questions with equal keys are answered together, but those that need compilation one by one."""
+    """Returns a key. Questions with equal keys are answered together. Those that compile have distinct keys."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
     if question.topology is not None or runner.counts_of_sizes is None:

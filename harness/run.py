@@ -27,7 +27,7 @@ class Settings:
     Attributes:
       lanes: number of trials to run concurrently, rounded up to a multiple of the number of devices they are split
         across. The default depends on the study.
-      lane_strategy: ``map``, ``vmap``, or ``auto``, which is map on a CPU and vmap on GPUs and TPUs.
+      lane_strategy: ``map``, ``vmap``, or ``auto``, which means map on a CPU and vmap on GPUs and TPUs.
       time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit), or None for no limit.
       flush_seconds: interval at which finished trials are reported while others train.
       shards: number of devices that each batch is split across. Values above 1 change results within rounding. The
@@ -66,7 +66,7 @@ class RunProgress(NamedTuple):
       live: number of running trials, by steps taken so far.
       steps: number of steps taken in this run, summed over trials.
       train_seconds: seconds spent on these steps.
-      seconds: seconds since the first step began, including evaluations and everything else.
+      seconds: seconds since the first step began, including evaluations and all other work.
     """
 
     doing: str = STARTING
@@ -83,7 +83,7 @@ class RunProgress(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Measurements of a run of a study, or of some of its finished trials, with all their evaluations.
+    """Measurements of a run of a study, or of some of its finished trials, including all of their evaluations.
 
     Attributes:
       trials: trials with their seeds and metaparameters.

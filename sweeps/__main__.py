@@ -31,7 +31,7 @@ _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Runs the studies of a command line and returns the exit code: 1 if any study failed."""
+    """Runs the studies of a command line, and returns the exit code, which is 1 if any study failed."""
     if attempts.VARIABLE in os.environ:
         from sweeps.launchers.attempt import end_with_parent
 

@@ -80,7 +80,7 @@ class _Model:
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
     def with_values(self, values: Config) -> Plain:
-        """Returns the plain data of the point with some values replaced."""
+        """Returns the plain data of the point, with some values replaced."""
         plain = _copied(self.plain)
         for key, value in values.items():
             *sections, name = key.split(".")
@@ -407,7 +407,7 @@ def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
 
 
 def _keys(shape: Any = None, prefix: str = "") -> list[str]:
-    """Returns every dotted key that an override may set, and `experiment`."""
+    """Returns all dotted keys that an override may set, including `experiment`."""
     keys = ["experiment"] if not prefix else []
     for key, kind in _fields(shape or kind_configs.config()).items():
         if not prefix and key in ("kind", "tasks"):  # only a task's file sets kind, and tasks is read before

@@ -1,4 +1,4 @@
-"""Shows the progress of a sweep (as a bar on a terminal, otherwise line by line) and writes heartbeats."""
+"""Shows the progress of a sweep (a bar on a terminal, otherwise a line every few seconds) and writes heartbeats."""
 
 import itertools
 import math
@@ -33,7 +33,7 @@ class Display:
 
     Args:
       store: folder of the store.
-      forecast: forecast of the sweep, updated by the display.
+      forecast: forecast of the sweep. The display updates it.
       beats: whether to write heartbeats. Studies on a cluster write their own heartbeats.
       notify: called when a study fails or stalls, with the arguments of ``notify.Hook.send``.
     """

@@ -16,7 +16,7 @@ class Reader(NamedTuple):
     """A reader for the configurations of one kind of study.
 
     Attributes:
-      noun: what these studies are called in messages.
+      noun: noun for these studies in messages.
       shape: dataclass of the keys that are specific to this kind, in addition to the keys of all studies.
       sections: keys that only tasks of this kind set. In studies of other kinds, they are null.
       read: function that reads a configuration (plain data) into a study. Raises BadInput if it is invalid.

@@ -1,4 +1,4 @@
-"""Python API: defines studies by keyword arguments and returns their measurements as tables.
+"""Python API, which defines studies by keyword arguments and returns their measurements as tables.
 
     import sweeps
 

@@ -28,7 +28,7 @@ class Hook:
     """Sends events of a sweep as JSON objects. If this fails, prints a single warning, and the sweep continues.
 
     Args:
-      target: a shell command that reads the object from standard input, or an HTTP URL to which the object is posted.
+      target: a shell command that reads each object from standard input, or an HTTP URL to which each object is posted.
         With None, events are not sent.
       store: folder of the store.
     """

@@ -65,7 +65,7 @@ own_files: dict[str, dict[str, Path]] = {"task": {}, "optimizer": {}}
 
 
 def read_own(words: Sequence[str]) -> Words:
-    """Adds the folder in ``tasks=DIR`` to the choices of groups, and returns the words with its absolute path.
+    """Adds the YAML files in ``tasks=DIR`` to the choices of groups. Returns the words with the folder's absolute path.
 
     The folder contains a YAML file for each task and, optionally, an ``optimizer`` folder with a file for each
     optimizer.

@@ -1,7 +1,7 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and the predicted cost.
 
 This command does not run any study. It predicts FLOPs, memory, seconds per step and device-hours of each study from
-shapes, without reading data. Columns with predictions are labelled "predicted" and contain a range that covers 90 % of
+shapes, without reading data. Columns with predictions are labelled "predicted", and contain a range that covers 90 % of
 runs.
 
   device=h100 devices=8   predicts for devices that this machine does not have, from counts and a table of hardware

@@ -198,7 +198,7 @@ class ToRun(NamedTuple):
 
     Attributes:
       studies: studies to run or commit.
-      missing: number of trials to run, by name, for all studies.
+      missing: number of trials to run, by name of the study, for all studies.
       stored: number of stored trials.
       left_out: unfinished studies that have reached ``limits.study.max_failures``.
     """

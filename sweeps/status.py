@@ -152,7 +152,7 @@ class Activity(NamedTuple):
 
 
 def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
-    """Returns the line that counts studies by state, or nothing if no study is running, queued or failed."""
+    """Returns the line that counts studies by state, or an empty list if no study is active or failed."""
     found = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
     for name, state, *_ in rows:
         word = state.split()[0]

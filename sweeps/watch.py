@@ -118,7 +118,7 @@ def _cells(study: Study) -> tuple[str, str, str, str]:
 
 
 class _Screen:
-    """Standard output. On a terminal, new lines replace old ones. Otherwise, the first line is printed at intervals."""
+    """Standard output. On a terminal, lines are redrawn in place. Otherwise, the first line is printed at intervals."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()

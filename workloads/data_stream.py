@@ -57,7 +57,7 @@ class Draws:
         self._bits = np.random.Philox(key=[seed, step * MOST_POSITIONS + position])
 
     def uniform(self) -> float:
-        """Returns the next number in [0, 1). Uses raw bits, which are stable across versions of NumPy."""
+        """Returns the next number in [0, 1). Uses raw random bits, which are the same in all versions of NumPy."""
         return (int(self._bits.random_raw()) >> 11) * 2.0**-53
 
 
@@ -183,7 +183,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
 
 
 def order(records: Any, seed: int) -> Any:
-    """Returns Grain's infinite order of records: a sequence with random access that shuffles each epoch.
+    """Returns Grain's infinite order of records: a random-access sequence in which each epoch is shuffled.
 
     Raises:
       BadInput: Grain is not installed.
@@ -260,8 +260,8 @@ def _end_broken() -> None:
 def _begin() -> None:
     """Initializes a decoding process, which ends with its parent, ignores the parent's signals and does not import JAX.
 
-    A new session shields it from signals to the parent's process group. SIGTERM must end it, because an executor that
-    has lost a process terminates the others and then waits for them.
+    A new session shields it from signals to the parent's process group. SIGTERM must end the process, because an
+    executor that has lost a process terminates the others and then waits for them.
     """
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,6 +1,6 @@
 """Data sets, models and optimizers from other packages, given by qualified names such as ``mine:net``.
 
-A package announces them as entry points in the groups ``scaling_limits.datasets``, ``scaling_limits.models`` and
+A package registers them as entry points in the groups ``scaling_limits.datasets``, ``scaling_limits.models`` and
 ``scaling_limits.optimizers``:
 
     [project.entry-points."scaling_limits.models"]
@@ -48,7 +48,7 @@ def is_qualified(name: object) -> bool:
 
 
 def names(kind: str) -> list[str]:
-    """Returns the qualified names that installed packages announce, without importing the packages."""
+    """Returns the qualified names that installed packages register, without importing the packages."""
     entries = importlib.metadata.entry_points(group=f"scaling_limits.{kind}s")
     return sorted(f"{entry.dist.name}:{entry.name}" for entry in entries if entry.dist is not None)
 

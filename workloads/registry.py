@@ -289,7 +289,7 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
       source: options of the data set, if the name is a key of OWN_DATASETS.
 
     Raises:
-      BadInput: the user's own data or their options are invalid.
+      BadInput: the user's own data, or the options of these data, are invalid.
     """
     if name in OWN_DATASETS:
         return OWN_DATASETS[name](**source or {})

@@ -70,8 +70,8 @@ class Dataset(NamedTuple):
       version: fast function that returns the version of the data, which is part of every study's identity.
       train_examples: size of the training split, or None for an infinite stream.
       evaluation_examples: maximum number of examples per split that an evaluation uses.
-      classes: size of the outputs: the number of classes, or 1 for numbers.
-      splits: names of the evaluated splits, out of train, validation and test.
+      classes: size of the outputs, which is the number of classes, or 1 for numbers.
+      splits: names of the evaluated splits, which are among train, validation and test.
       loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one value per label.
         Training minimizes its mean.
       metrics: metrics by kind (loss, error).
@@ -85,7 +85,7 @@ class Dataset(NamedTuple):
         the devices. It returns some positions of the batch at a step of the trial with this seed, so each host can load
         only its own positions. In that case, ``load`` does not return a training split.
       check: function that raises BadInput if ``load`` would, without reading large files.
-      options: options of a user's own data that ``version`` does not include, such as the split. Part of every study's
+      options: options of a user's own data that are not part of ``version``, such as the split. Part of every study's
         identity.
       models: names of the models that accept the inputs, or None for all models.
       targets: default targets (metrics and values) for tasks without targets.
@@ -172,7 +172,7 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
     """Returns the model of a Flax network that is called with (inputs, keys, train).
 
     Args:
-      network: function that builds the network on first use. Collections other than ``params`` are the state.
+      network: function that builds the network on first use. All collections other than ``params`` form the state.
       group: number of examples normalized together, as in Model."""
     made = functools.cache(network)
 

@@ -58,7 +58,7 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
         uses the first devices.
 
     Raises:
-      BadInput: the topology does not exist, or its compiler is not installed.
+      BadInput: the topology does not exist, or the TPU compiler is not installed.
     """
     devices = np.array(sorted(topologies.devices(topology), key=lambda device: (device.process_index, device.id)))
     known = math.prod(size for size in shape.values() if size is not None)
@@ -118,7 +118,7 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
     Args:
       made: result of compiling a step.
       on: mesh that the program runs on.
-      beside: bytes that each device holds in addition to its arguments.
+      beside: bytes that each device holds in addition to the arguments of the step.
       lanes: number of trials on each device.
       how: human-readable description of the lanes and the batch partition.
     """

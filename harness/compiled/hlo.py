@@ -1,7 +1,7 @@
 """Parses the collectives, matmuls, convolutions and loops of a compiled program from its HLO text.
 
-All numbers are per device. The costs of a loop's body are multiplied by the trip count. The body of a loop with an
-unknown trip count, such as a traced number of steps, is counted once, and the loop is listed separately. Lines that
+All numbers are per device. The costs of a loop's body are multiplied by the loop's trip count. The body of a loop with
+an unknown trip count, such as a traced number of steps, is counted once, and the loop is listed separately. Lines that
 cannot be parsed are kept, so ``check`` can raise an error.
 """
 
@@ -34,7 +34,7 @@ class Unparsed(ValueError):
 
 
 class Product(NamedTuple):
-    """A matmul or convolution: its FLOPs (two per multiply-add) and the trip counts of the enclosing loops."""
+    """A matmul or convolution, with its FLOPs (two per multiply-add) and the trip counts of the enclosing loops."""
 
     flops: int
     turns: Turns
@@ -244,7 +244,7 @@ def _constant(each: _Instruction | None) -> int | None:
 
 
 def _element(tuple_: _Instruction | None, index: int, beside: Mapping[str, _Instruction]) -> _Instruction | None:
-    """Returns the element of a tuple, traced through copies."""
+    """Returns the instruction that computes an element of a tuple, looking through copies."""
     if tuple_ is None or tuple_.opcode != "tuple":
         return None
     return _behind(beside.get(_operands(tuple_)[index]), beside)
@@ -293,7 +293,7 @@ def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int
     Args:
       count, outputs: number of inputs and number of outputs.
       size, stride, pad: window size, stride, and amount of padding before the first input.
-      spread, apart: dilation of the inputs, and dilation of the window.
+      spread, apart: dilation of the inputs, and of the window.
     """
     at = np.arange(outputs) * stride - pad
     last = (count - 1) * spread
@@ -336,7 +336,7 @@ def _instruction(line: str) -> _Instruction | None:
 
 
 def _closing(text: str) -> int:
-    """Returns the position after the parenthesis that closes the first one."""
+    """Returns the position after the parenthesis that closes the first opening parenthesis."""
     depth = 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

@@ -38,12 +38,12 @@ class Outline(NamedTuple):
 
 
 def counted(jaxpr: Any, parameters: int = 0) -> ProgramCost:
-    """Returns the costs of one program, whose first ``parameters`` arguments are weights."""
+    """Returns the costs of a program whose first ``parameters`` arguments are weights."""
     return ProgramCost(jaxpr_cost.of(jaxpr, parameters), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 class Piece(NamedTuple):
-    """A range of sizes, from ``first`` to ``last``, for which costs are interpolated."""
+    """A range of sizes, from ``first`` to ``last``, within which costs are interpolated."""
 
     first: int
     last: int

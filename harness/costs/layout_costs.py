@@ -13,7 +13,7 @@ from results.plans.layout import LayoutStudy
 
 
 def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
-    """Counts the costs of a step, as if all devices of the mesh shared its work and its memory evenly."""
+    """Counts the costs of a step, assuming that all devices of the mesh share its work and its memory evenly."""
     one = layouts.laid(study, source)
     step = layouts.whole_step(one)
     jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)

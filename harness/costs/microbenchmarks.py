@@ -1,4 +1,4 @@
-"""Stores this machine's measurements by ``python -m harness.costs.probe``, and derives rates from them.
+"""Stores the measurements that ``python -m harness.costs.probe`` makes on this machine, and derives rates.
 
 This module does not import JAX.
 """
@@ -29,8 +29,8 @@ class Trained(NamedTuple):
       work: work of a step.
       calls: number of program calls per step.
       seconds: seconds per step, including the time that the host spends on calls.
-      equations: number of operations of its programs.
-      compiling: seconds spent compiling its programs.
+      equations: number of operations in the network's programs.
+      compiling: seconds spent on compiling these programs.
     """
 
     work: Work
@@ -41,7 +41,7 @@ class Trained(NamedTuple):
 
 
 def place(device_kind: str) -> Path:
-    """Returns the path of the probe file of a device kind."""
+    """Returns the path of the file with the measurements of a device kind."""
     digest = hashlib.sha256(f"{FORMAT} {device_kind}".encode()).hexdigest()[:16]
     return caches.folder("probes") / f"{digest}.json"
 

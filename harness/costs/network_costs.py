@@ -160,7 +160,7 @@ def _least_bytes(
 ) -> dict[int, float]:
     """Returns the approximate bytes needed on a device that processes its share in the smallest possible parts.
 
-    Small networks need little memory anyway and are not counted again.
+    Small networks need little memory in any case, so they are not counted again.
 
     Args:
       workload, network, lane: the workload, the choices that determine its programs, and the shapes of one trial.
@@ -177,7 +177,7 @@ def _least_bytes(
 
 
 def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
-    """Returns the program of a step in ``PARTS`` parts of the smallest size."""
+    """Returns the program of a step that processes its share in ``PARTS`` parts of the smallest size."""
     known = _pieces((network, "parts"))
     if not known:
         known.append(step_jaxpr(workload, PARTS * workload.group, PARTS, 1, lane))
@@ -277,7 +277,7 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1, lane: Lane | None = No
 
 
 def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles a step of a study for a topology, partitioned as the engine would partition it.
+    """Compiles a step of a study for a topology, with the partition that the engine would use.
 
     Like the engine, this function chooses the first partition that fits. It skips partitions whose arrays would need
     several times the memory of a device.

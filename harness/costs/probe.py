@@ -149,7 +149,7 @@ def _rows(found: Fields) -> list[tuple[str, float, str]]:
 
 
 def measured(backend: str) -> Json:
-    """Returns measurements of the first device of this process, and of all devices together, as plain data."""
+    """Measures the first device of this process, and all devices together. Returns the results as plain data."""
     import jax
     import jax.numpy as jnp
 
@@ -179,7 +179,7 @@ def measured(backend: str) -> Json:
 
 
 def best(run: Callable[[], Any]) -> float:
-    """Returns the seconds per call in the fastest round. A round repeats the call until it is long enough to be timed.
+    """Returns the seconds per call in the fastest round. A round repeats the call often enough to be timed.
 
     On a CPU, CPU seconds are measured, because the other cores may be busy while one core is probed.
     """

@@ -1,4 +1,4 @@
-"""Estimates the costs of a study before it runs, in subprocesses that count operations or compile programs.
+"""Estimates the costs of a study before it runs. Subprocesses count operations or compile programs.
 
 Only the subprocess imports JAX (``runners.answer_all``). Answers are cached by plan, settings, topology, compiler
 flags, and the versions of this code, jax and libtpu.

@@ -1,7 +1,7 @@
 """Multi-host runs: one process per host, all of which run a study in lockstep.
 
-Every process runs the same scheduler on the same metrics, so processes exchange very little. The first process is the
-leader. It makes all decisions that depend on the store, a clock or a signal, and is the only process that reads and
+Every process runs the same scheduler on the same metrics, so processes exchange very little data. The first process is
+the leader. It makes all decisions that depend on the store, a clock or a signal, and is the only process that reads and
 writes the store. In a single-process run, that process is the leader, and the functions in this module have no
 overhead.
 
@@ -64,7 +64,7 @@ class Hosts:
             raise BadInput(f"launcher.host={self.index} must be from 0 to {self.count - 1}")
 
     def __str__(self) -> str:
-        """Returns the index of this host and the address of the coordinator."""
+        """Returns a text with the index of this host and the address of the coordinator."""
         source = f", according to {self.cluster}" if self.cluster else ""
         return f"host {self.index} of {self.count}, coordinator {self.coordinator}{source}"
 
@@ -115,7 +115,7 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     Args:
       hosts: addresses of the processes.
       command: hash of the command, which must be the same on all hosts.
-      code: hash of the code that runs it, which must also be the same.
+      code: hash of the code that runs the command, which must also be the same.
 
     Raises:
       BadInput: a process did not connect in time.
@@ -244,8 +244,9 @@ def place() -> tuple[int, int]:
 def preempted() -> bool:
     """Returns whether any process received SIGTERM. All processes must call it equally often, and get the same result.
 
-    JAX reports the signal at exactly one step: the step after the latest one at which any process had polled when the
-    signal arrived. Steps are therefore counted over the lifetime of the process and do not restart with a new study.
+    JAX reports the signal at exactly one step: the step after the latest step that any process had polled when the
+    signal arrived. Steps are therefore counted over the lifetime of the process, and the count does not restart with a
+    new study.
     """
     if not are_many():
         return False

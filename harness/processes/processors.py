@@ -45,8 +45,8 @@ def affinity() -> Cpus:
 def physical_cores() -> list[Cpus]:
     """Returns the physical cores that this process may use, each as a list of its logical processors.
 
-    CPU affinity or a cgroup quota may reduce their number. If the system does not report which logical processors share
-    a core, each counts as a core.
+    CPU affinity or a cgroup quota may reduce the number of cores. If the system does not report which logical
+    processors share a core, each logical processor counts as a core.
     """
     cores: dict[str, list[int]] = {}
     for cpu in affinity():

@@ -1,4 +1,4 @@
-"""Rendezvous of hosts at the first host's port, before JAX uses that port. All hosts report a missing one.
+"""Rendezvous of all hosts at the first host's port before JAX uses it. If a host is missing, the others report it.
 
 Every other host sends its index to the first host, which replies when all hosts have arrived. JAX then uses the same
 port, so a blocked port is already detected here, and every host reports it in one line.
@@ -52,7 +52,7 @@ def meet(coordinator: str, own: Arrival, seconds: float = SECONDS) -> None:
       seconds: time to wait.
 
     Raises:
-      BadInput: some hosts did not arrive, or they disagree. The error message names them.
+      BadInput: some hosts did not arrive, or hosts disagree. The error message names them.
     """
     host, _, port = coordinator.rpartition(":")
     if own.host:

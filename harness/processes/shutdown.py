@@ -1,4 +1,4 @@
-"""Orderly shutdown of a training process: finished trials are reported, and running trials are saved.
+"""Shuts a training process down in an orderly way: reports finished trials and saves running trials.
 
 Python runs signal handlers only between computations, which may take minutes. Therefore, a thread waits for a signal or
 for the parent process to end. Training usually stops shortly afterwards. If it does not, the thread reports the
@@ -75,7 +75,7 @@ class Shutdown:
         Call it from the main thread of a child process.
 
         Args:
-          parent: descriptor of a pipe. Only the parent holds the other end, and it never writes to it.
+          parent: descriptor of a pipe. Only the parent holds the other end, and never writes to the pipe.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)

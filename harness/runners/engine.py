@@ -1,4 +1,4 @@
-"""The training loop. Compiled calls advance the trials of one study from evaluation to evaluation."""
+"""The training loop. Calls of compiled programs advance the trials of a study from evaluation to evaluation."""
 
 import math
 import time
@@ -146,7 +146,7 @@ class _Run:
         self.handed_over: set[int] = set()
 
     def advance(self, live_trials: Sequence[Live]) -> None:
-        """Runs the steps of one call and evaluates the trials that reach an evaluation."""
+        """Runs the steps of one call, then evaluates the trials that have reached an evaluation."""
         before = time.perf_counter()
         scheduler = self.scheduler
         programs = self.programs
@@ -329,8 +329,8 @@ def _stops(
 ) -> list[int]:
     """Returns the step that each trial reaches in the next call, which should take at most ``CALL_SECONDS``.
 
-    A call of batched lanes takes as long as its longest lane. The length of the call is chosen to maximize useful steps
-    per second.
+    A call of batched lanes takes as long as the lane with the most steps. The length of the call is chosen to maximize
+    useful steps per second.
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
     # Seconds per step of one lane, whether or not it shared the device with other lanes.

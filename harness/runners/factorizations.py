@@ -1,4 +1,4 @@
-"""Runs the trials of a factorization on its cores. Every epoch is timed, evaluated and saved."""
+"""Runs the trials of a factorization on the cores of its plan. Every epoch is timed, evaluated and saved."""
 
 import dataclasses
 import hashlib
@@ -50,8 +50,8 @@ def run(
     tables.
 
     Args:
-      study: plan of the study. The process must have at least ``study.cores`` devices. In a multi-host run, the cores
-        are all devices of all processes.
+      study: plan of the study. The process must have at least ``study.cores`` devices. In a multi-host run, all devices
+        of all processes are used as cores.
       trials: trials of the study, with distinct ids.
       ratings: the data that the plan specifies.
       checkpoints: the study's checkpoints. In a multi-host run, each process saves the arrays on its own cores.
@@ -66,7 +66,7 @@ def run(
 
     Raises:
       Stopped: the process must end. The running trial is saved.
-      BadInput: in a multi-host run, the number of devices differs from the cores of the plan.
+      BadInput: in a multi-host run, the number of devices differs from the number of cores in the plan.
     """
     shutdown = shutdown or Shutdown()
     training = Training(ratings, study, _mesh(study.cores))

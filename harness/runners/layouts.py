@@ -298,7 +298,7 @@ def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
 
 
 def _difference(gradients: Gradients, others: Gradients) -> float:
-    """Returns the largest relative difference between two gradients of a parameter, in the Euclidean norm."""
+    """Returns the largest relative difference between two gradients of any parameter, in the Euclidean norm."""
     pairs = [(gradients[name], others[name]) for name in others]
     return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs)
 

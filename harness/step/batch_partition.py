@@ -15,8 +15,8 @@ Pairs = tuple[tuple[str, Any], ...]
 class Division(NamedTuple):
     """A partition of a batch. Each of ``shards`` devices processes its shard in ``microbatches`` parts, one by one.
 
-    The partition determines the order of summation, so results agree only up to rounding. With one shard and one
-    microbatch, the order is the same on every machine.
+    The partition determines the order of summation, so the results of different partitions agree only up to rounding.
+    With one shard and one microbatch, the order is the same on every machine.
 
     Attributes:
       shards: size of the mesh axis ``data``.

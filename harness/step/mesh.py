@@ -81,7 +81,7 @@ def over_shards(of_shard: Callable[..., Any], shards: int, in_specs: Any, out_sp
     """Maps a function over the shards of a batch, inside ``programs.over_lanes``.
 
     Args:
-      of_shard: function that may sum over the ``data`` axis.
+      of_shard: function of one shard, which may sum over the ``data`` axis.
       shards: number of shards.
       in_specs, out_specs: how arguments and results are split across the ``data`` axis.
     """

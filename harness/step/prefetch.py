@@ -27,7 +27,7 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans, upcoming: np.ndarray | None = None) -> Examples:
-        """Returns the superbatch of a call. Prefetches the next one, assuming that it continues where this one ends.
+        """Returns the superbatch of a call. Prefetches that of the next call, which should start where this one ends.
 
         Args:
           spans: work of each lane in the call.
@@ -63,7 +63,7 @@ def fed(
       batch_size: number of examples in a whole batch.
       division: partition of each batch.
       steps: maximum number of steps per call.
-      sharding: sharding of the superbatch. Each host loads only the batches of its own lanes and shards.
+      sharding: sharding of the superbatch. Each host loads only the batches for its own lanes and shards.
       spans: work of each lane in the call.
     """
     assert workload.feed is not None and workload.shapes.train is not None

@@ -43,7 +43,8 @@ class Programs(NamedTuple):
       strategy: map or vmap.
       division: partition of each batch.
       call_steps: maximum number of steps per call. None means no limit.
-      bytes: peak memory of a device, computed from the compiler's report on each program and the size of all data.
+      bytes: peak memory of a device, computed from the compiler's report on each program and the total size of the
+        data.
       feeding: a context manager for the calls of one study, which drops prefetched batches on exit.
     """
 

@@ -57,7 +57,7 @@ def _without_blanks(groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, 
 
 
 def check(workload: Workload, division: Division, batch_size: int) -> None:
-    """Raises Refused unless a workload can be trained under the layout of a division."""
+    """Raises Refused unless a workload can be trained with the layout of a partition."""
     if division.layout:
         size = division.examples(batch_size) * division.shards
         on = Mesh({DATA: division.shards, **dict(division.mesh)})
@@ -65,7 +65,7 @@ def check(workload: Workload, division: Division, batch_size: int) -> None:
 
 
 def of_step(workload: Workload, division: Division) -> Sharding | None:
-    """Returns how a training step shards named axes, or None if it shards only the batch."""
+    """Returns the sharding of named axes in a training step, or None if the step shards only the batch."""
     if not division.layout:
         return None
     assert workload.axes is not None  # see ``check``

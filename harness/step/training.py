@@ -70,10 +70,10 @@ def with_rows(examples: Examples, *leading: int, sharding: Any = None) -> Exampl
 
 
 def fresh(workload: Workload, spans: Spans) -> TrainState:
-    """Returns the initial state of a trial. The optimizer state is initialized by the rule that takes the first step.
+    """Returns the initial state of a trial. The optimizer state is initialized by the update rule of the first step.
 
-    Some rules keep metaparameters in their state. If the state contains a learning rate, it is that of the first step,
-    as in optax's ``init``. A rule that needs the current learning rate gets it in its update.
+    Some update rules keep metaparameters in their state. If the state contains a learning rate, it is that of the first
+    step, as in optax's ``init``. A rule that needs the current learning rate gets it in its update.
     """
     init_key, _ = rng.keys(spans.seed)
     params, state = workload.init(init_key)
@@ -104,9 +104,9 @@ def train_lane(
       workload: workload to train.
       batch_size: number of examples in a batch.
       division: partition of each batch.
-      call_steps: maximum number of steps per call of batched lanes, or None if lanes run one by one.
+      call_steps: maximum number of steps per call of batched lanes, or None if lanes run one after another.
       carry, spans: the state and the work of the trial.
-      train: training set, or None for a stream. For prefetched data, the batches of the call, [K, B, ...].
+      train: training set, or None for a stream. For prefetched data, it contains the batches of the call, [K, B, ...].
     """
     _, data_key = rng.keys(spans.seed)
 
@@ -259,7 +259,7 @@ def _epochs(
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
-    """Returns a batch of ``count`` examples starting at ``first`` in ``order`` (None: stored order)."""
+    """Returns a batch of ``count`` examples starting at ``first`` in ``order``. With None, uses the stored order."""
     whole = batch_fed(examples, count, division)
     if division == Division() and order is None:
         return whole

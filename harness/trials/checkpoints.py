@@ -72,9 +72,9 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Returns a context for saving. The longer a save takes, the longer the wait until the next one.
+        """Returns a context for saving. The longer a save takes, the longer the wait until the next save.
 
-        If the disk or network fails, a one-line warning is printed and training continues. Earlier checkpoints are
+        If the disk or network fails, a one-line warning is printed, and training continues. Earlier checkpoints are
         kept.
         """
         began = time.perf_counter()
@@ -126,7 +126,7 @@ class Checkpoints:
     def load_newest(self, trial: int, key: str, shapes: Sequence[Any]) -> Checkpoint | None:
         """Returns the newest checkpoint of a trial, with whole arrays even if it was saved in parts.
 
-        Every process calls this and reads the parts of all processes.
+        Every process must call this, and reads the parts of all processes.
 
         Args:
           trial: id of the trial.

@@ -37,7 +37,7 @@ class AbsentDevices(NamedTuple):
 
 
 def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
-    """Returns the devices requested by ``device=NAME devices=N``, or None if there is no request. N defaults to 1.
+    """Returns the devices requested by ``device=NAME devices=N``, if they are requested. N defaults to 1.
 
     Raises:
       BadInput: the device is unknown, or the number of devices is invalid.

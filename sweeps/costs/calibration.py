@@ -54,7 +54,7 @@ class Known(NamedTuple):
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
-    """Returns the number of trials that share a step: by default, 1 on CPUs unless batched, and 1 for streamed data."""
+    """Returns the number of trials that share a step: 1 on CPUs unless batched. For streamed data, the default is 1."""
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
@@ -79,7 +79,7 @@ def commits(folder: Folder) -> list[Commit]:
 
 
 class Measured(NamedTuple):
-    """Measured and uncalibrated predicted times of a stored study on a kind of device.
+    """Measured times and uncalibrated predictions for a stored study on one kind of device.
 
     Attributes:
       device: device of the runs.

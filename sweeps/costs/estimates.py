@@ -44,17 +44,17 @@ class StudyCost(NamedTuple):
     Attributes:
       study: plan of the study.
       missing: number of trials to run.
-      counts: counted FLOPs and bytes, or None for kinds without counts.
+      counts: counted FLOPs and bytes, or None for kinds of studies without counts.
       verdict: verdict of the compiler, or None if there is no topology or the compiler did not finish.
       asked: requested topology.
       device: device that the prediction is for.
-      machine_bytes: memory of a device (attached or absent). None if it is unknown or if there is a topology.
+      machine_bytes: memory of a device (attached or absent). None if it is unknown or a topology is given.
       lanes: number of trials that run concurrently on all devices.
       step: predicted seconds per trial-step, or None for unknown devices.
       alone: whether a single trial uses all devices. In that case, ``step`` is the time between steps.
       steps, evaluations: expected number of steps and evaluations per trial.
       from_store: whether ``steps`` and ``evaluations`` are derived from curves in the store instead of from the budget.
-      device_seconds: predicted seconds of all trials to run, summed over devices.
+      device_seconds: predicted seconds for all trials to run, summed over devices.
       by: source of the rates, or reason why there is no prediction.
       absent: devices that the prediction is for, if they are not attached and the program is not compiled for them.
     """
@@ -83,7 +83,7 @@ class StudyCost(NamedTuple):
 
     @property
     def hours(self) -> Seconds | None:
-        """Predicted hours until the devices have run all trials, or None if unknown."""
+        """Predicted hours until the devices have run all trials, if the time is known."""
         return None if self.device_seconds is None else self.device_seconds.times(1 / 3600 / self.devices)
 
     @property

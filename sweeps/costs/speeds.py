@@ -46,7 +46,7 @@ def pace(study: Plan) -> Pace:
 def step_cost(study: Plan) -> float:
     """Returns the cost of a step of a study, in units that are comparable within a kind.
 
-    A step costs its number of examples plus 8, a constant measured on a small network.
+    The cost is the number of examples plus 8, a constant that was measured on a small network.
     """
     return RUNNERS[study.kind].examples(study) + 8.0
 

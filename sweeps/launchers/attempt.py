@@ -1,4 +1,4 @@
-"""An attempt at a study as a cluster job: runs the study's command in a process that prints to a log.
+"""Runs an attempt at a study as a cluster job. The study's command runs in a process that prints to a log.
 
     python -m sweeps.launchers.attempt STORE STUDY [--retries N] [--nodes N] [--port N] -- WORDS…
 

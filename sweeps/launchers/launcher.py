@@ -133,7 +133,7 @@ class WorkerLost(Exception):
 
 @dataclasses.dataclass
 class RetryPolicy:
-    """Counts attempts at a study and decides on retries.
+    """Counts the attempts at a study, and decides whether to retry.
 
     An attempt that was preempted after taking a step does not count. A lost attempt counts as one of ``retries``.
     Errors and out-of-memory failures are not retried, because they would occur again.

@@ -76,7 +76,7 @@ class Worker:
       hurried: whether the worker has been asked to end the study.
       progress: last reported progress.
       silence: timer that measures the worker's silence.
-      reported_silence: last reported length of the silence, in seconds.
+      reported_silence: length of the silence in seconds, as last reported.
       ended_silent: whether the worker was killed because it was silent.
     """
 
@@ -189,7 +189,7 @@ def slots(workers: int | None, own: int = 1) -> list[Slot]:
 
 
 def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """Returns a slot for each study, as long as slots are left. Unbound workers are passed the number of workers."""
+    """Returns a slot for each study, as long as slots are left. Unbound workers get the number of workers."""
     taken = slots[:studies]
     return [
         (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})

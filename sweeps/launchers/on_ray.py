@@ -355,7 +355,7 @@ def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -
 
 @contextlib.contextmanager
 def _cluster(asked: Config) -> Iterator[tuple[Any, Callback]]:
-    """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises after a signal."""
+    """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises an error after a signal."""
     import ray
 
     _check_reachable(asked["address"])

@@ -222,7 +222,7 @@ def _adopted(launch: Launch) -> Jobs:
 
 
 def _forget(folder: Path, job: str) -> None:
-    """Removes the logs of a job's attempts that never started."""
+    """Removes the logs of those attempts of a job that never started."""
     for each in attempts.read(folder):
         if each.job == job and each.began is None:
             each.log.unlink(missing_ok=True)

@@ -54,7 +54,7 @@ def order(store: str, study: Plan, settings: Settings, source: Source) -> Order:
 
 
 def plan_of(order: Order) -> Plan:
-    """Returns the plan in an order, with the requested trials."""
+    """Returns the plan of an order, with the requested trials."""
     return from_plan(order.plan, *order.request)
 
 

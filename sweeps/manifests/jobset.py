@@ -33,7 +33,7 @@ class Options:
 
     Attributes:
       image: container image that contains the console script.
-      queue: local queue of Kueue, or None if Kueue is not used.
+      queue: local queue of Kueue, if Kueue is used.
       priority: a WorkloadPriorityClass of Kueue if there is a queue, otherwise a PriorityClass of Kubernetes.
       spot: whether to use spot nodes of GKE.
       placement: ``exclusive`` (one node pool for each slice), ``any``, or a node label that is a topology level of
@@ -110,7 +110,7 @@ def command(words: Sequence[str], store: str, machines: Machines, name: str | No
       words: words of `scaling-limits sweep` for one study.
       store: URL of the store.
       machines: hosts that run the study.
-      name: name of the JobSet. With None, hosts detect the cluster.
+      name: name of the JobSet. If it is missing, hosts detect the cluster.
     """
     ours = [f"store={store}"]
     if machines.hosts > 1:

@@ -41,7 +41,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with this project's split generators. It writes to ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. The builder writes to ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
@@ -75,7 +75,7 @@ def check_file(name: str, file: Path) -> None:
 
 
 def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
-    """Like ``check``, but also raises BadInput if TFDS's description lists unexpected numbers of records."""
+    """Like ``check``, but also raises BadInput if the numbers of records in TFDS's description are unexpected."""
     check(name, place, tuple(counts))
     info = place / "dataset_info.json"
     try:

@@ -3,7 +3,7 @@
 Each split is converted in two steps. First, its examples are encoded in the order of the originals and written as
 sorted chunks. Then, the chunks are merged into shards, which are moved to TFDS's folder when all splits are done. All
 files are created atomically in a folder that later runs can find, so a killed process loses at most one chunk or shard.
-Encodings, key hashes, numbers of shards and files are the same as in TFDS.
+Encodings, key hashes, shard counts and files are the same as in TFDS.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def make_resumable(builder: Any, conversion: Conversion) -> None:
 
 
 def _paths(found: Any) -> list[Path]:
-    """Returns the paths in a result of TFDS's ``download``, which is a path, or nested lists and dicts of paths."""
+    """Returns the paths in a result of TFDS's ``download``, which is a path or nested lists and dicts of paths."""
     if isinstance(found, Mapping):
         found = list(found.values())
     if isinstance(found, list | tuple):

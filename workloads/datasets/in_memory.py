@@ -118,7 +118,7 @@ def check(name: str) -> None:
 
 
 def _file() -> Path:
-    """Returns the path of scikit-learn's file without importing scikit-learn, which takes seconds."""
+    """Returns the path of scikit-learn's file. Importing scikit-learn would take seconds."""
     package = importlib.util.find_spec("sklearn")
     for folder in package.submodule_search_locations or () if package else ():
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"

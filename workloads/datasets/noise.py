@@ -39,6 +39,6 @@ def draw(key: Array, batch_size: int) -> Examples:
 
 
 def loss(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Returns the outputs of the model, float32[B], which are already losses."""
+    """Returns the outputs of the model, float32[B], unchanged, because they are already losses."""
     del labels, label_smoothing
     return outputs

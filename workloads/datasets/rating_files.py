@@ -6,7 +6,7 @@ all files determine the shape.
 Rows with links in ``heldout`` are the evaluation rows. Without ``history``, they are solved from their links in
 ``path`` and are also used for training, so recall measures new links of known rows. With ``history`` and evaluation
 rows that are absent from ``path``, recall measures links of unseen rows, as in ALX. Held-out links that also occur in
-``path`` or ``history`` are dropped, and a remark reports their number.
+``path`` or ``history`` are dropped, and a note reports their number.
 """
 
 import functools
@@ -54,7 +54,7 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
 
 
 def version(files: Files) -> str:
-    """Returns the hash of the files' contents. It does not depend on file names or locations."""
+    """Returns the hash of the files' contents. The hash does not depend on file names or locations."""
     for file in filter(None, files):
         link_files.header(file)  # raises BadInput
     return short(READER, *(file and file_digest(file) for file in files))

@@ -58,8 +58,8 @@ class StreamedImages(NamedTuple):
       classes: number of classes.
       every: a divisor. Only classes whose number is divisible by it are used, and they are renumbered.
       many: whether an image can have several labels.
-      held_out: number of records at the end of TFDS's ``train`` split that form the validation split. TFDS's
-        ``validation`` split is then the test split. With 0, TFDS's ``validation`` split is used for validation, and
+      held_out: number of records at the end of TFDS's ``train`` split that form the validation split. In that case,
+        TFDS's ``validation`` split is the test split. With 0, TFDS's ``validation`` split is used for validation, and
         there is no test split.
       test_examples: number of test records to use.
       side: width and height of an example, in pixels.
@@ -300,7 +300,7 @@ def middle(width: int, height: int) -> Box:
 
 
 def random_box(width: int, height: int, draws: Draws) -> Box:
-    """Returns a random box (area, aspect ratio and position), or the center if ``TRIES`` boxes do not fit."""
+    """Returns a box with random area, aspect ratio and position, or the center if ``TRIES`` boxes do not fit."""
     for _ in range(TRIES):
         area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * draws.uniform())
         ratio = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * draws.uniform())

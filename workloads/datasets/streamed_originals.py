@@ -27,7 +27,7 @@ LM1B_FILES = ("00000", "00001")  # files of held-out text that are also splits
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``imagenet2012``. You must download its two archives from image-net.org."""
+    """Returns the builder of ``imagenet2012``. You must download the two archives from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
@@ -91,7 +91,7 @@ def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
 
 
 def c4_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``c4/en``, for the gzipped lines of JSON published by the Allen Institute for AI."""
+    """Returns the builder of ``c4/en`` for the gzipped JSON lines published by the Allen Institute for AI."""
     from tensorflow_datasets.text import c4
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:

@@ -195,7 +195,7 @@ def write_subwords(name: str, place: Path, report: Report = lambda line: None) -
       report: called with progress messages.
 
     Raises:
-      BadInput: the installed version of SentencePiece differs from the one in plans.
+      BadInput: the installed version of SentencePiece differs from the version that plans record.
     """
     of = SOURCES[name]
     file = subwords_file(name, place)
@@ -268,7 +268,7 @@ def _text(record: bytes) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Returns the non-empty lines of a text, or a single empty line if there are none."""
+    """Returns the non-empty lines of a text, or a single empty line if all are empty."""
     return [line.strip() for line in text.splitlines() if line.strip()] or [""]
 
 

@@ -3,7 +3,7 @@
 CSV files are UTF-8, with or without a byte order mark, and start with a line of column names. The separator is a comma,
 semicolon or tab, whichever is most frequent in that line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say
 ""so\"""``, and line breaks within quotes). Numbers have a decimal point. Spaces around names and values are stripped.
-Rows are numbered from 1, excluding the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, counting
+Rows are numbered from 1, not counting the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, counting
 from 0, and the label is ``y``.
 """
 

@@ -245,7 +245,7 @@ def _label(options: Options, names: list[str]) -> str:
 
 
 def _version(columns: Mapping[str, Column], label: str) -> str:
-    """Returns the hash of all columns in use. It does not depend on the machine's byte order."""
+    """Returns the hash of all columns in use. The hash does not depend on the machine's byte order."""
     digest = hashlib.sha256(f"{READER} {label}".encode())
     for name, column in columns.items():
         texts = column.texts if isinstance(column, Texts) else None

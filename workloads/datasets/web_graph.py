@@ -1,9 +1,9 @@
 """WebGraph, the links of a web crawl (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, read without TensorFlow.
 
 Rows are pages, and columns are the pages that they link to. Both are numbered as in TFDS, and the largest numbers
-determine the sizes. The evaluation rows are those of the ``test`` split, which are empty in ``train``. Their links in
-``col_tag`` are history, and those in ``gt_tag`` are held out. The ``train_t`` split repeats the links of ``train`` by
-column and is not read.
+determine the sizes. The evaluation rows are the rows of the ``test`` split, which have no links in ``train``. Their
+links in ``col_tag`` are history, and those in ``gt_tag`` are held out. The ``train_t`` split repeats the links of
+``train`` by column and is not read.
 """
 
 import functools

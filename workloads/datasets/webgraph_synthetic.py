@@ -39,9 +39,9 @@ class WebGraph:
 
     Attributes:
       rows, columns: size of the training matrix.
-      links: total number of training links. Dense graphs have slightly fewer (a few per thousand).
+      links: total number of training links. Dense graphs have slightly fewer links (by a few per thousand).
       communities: number of communities. Each has columns / communities columns.
-      exponent: exponent of the power laws of degrees, above 2.
+      exponent: exponent of the power laws of degrees. It must be above 2.
       heldout_rows: number of evaluation rows, in addition to ``rows``. 80 % of their links are history, and 20 % are
         held out. Half of the evaluation rows are used for validation, and half for testing.
       seed: seed of all random choices.

@@ -36,7 +36,7 @@ NAME = "scaling_limits_fused"
 
 
 def compiler() -> str:
-    """Returns the C++ compiler: CXX, or the first of c++, g++ and clang++ that exists. Raises BadInput if none does."""
+    """Returns the C++ compiler: CXX, or the first found of c++, g++ and clang++. Raises BadInput if all are missing."""
     named = os.environ.get("CXX")
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):

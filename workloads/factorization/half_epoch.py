@@ -37,7 +37,7 @@ def solved_rows(
     Args:
       own: [slots, d], this core's shard of the table to solve. Iterative solvers start from it.
       other: [other slots, d], this core's shard of the other table. The last row is zero.
-      work: route of the links, without the core axis.
+      work: route of this core's links, without the core axis.
       weights: weights α and λ.
       places: placement of the rows to solve.
       other_rows: number of rows of the other side, without padding.

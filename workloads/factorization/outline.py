@@ -1,4 +1,4 @@
-"""Derives the shapes of a factorization's work from nothing but the number of rows, columns and links.
+"""Derives the shapes of a factorization's work from the number of rows, columns and links only.
 
 All links are assumed to refer to distinct rows of the other table. Rows are assumed to have two lengths, each for half
 of the rows, with the correct mean. Data sets with more variable row lengths need more buckets, and their longest rows
@@ -32,7 +32,7 @@ class Outline(NamedTuple):
 
 
 def bucket_lengths(links: float, rows: int) -> tuple[int, ...]:
-    """Returns the two row lengths that give a total number of links."""
+    """Returns the two row lengths that result in a total number of links."""
     return tuple(max(1, BUCKET * round(share * links / rows / BUCKET)) for share in SPREAD)
 
 

@@ -21,8 +21,8 @@ class Ratings(NamedTuple):
     Attributes:
       train: training links, rows × columns.
       history: links that evaluation rows are solved from (fold-in), evaluation rows × columns.
-      heldout: links of the same rows that should be predicted, at least one per row and none in ``history``. ``halves``
-        splits the rows into validation and test, except for rows without a history.
+      heldout: links of the same rows that should be predicted, at least one per row and all distinct from ``history``.
+        ``halves`` splits the rows into validation and test, except for rows without a history.
       merged: number of duplicate links that were merged.
       remarks: additional notes for the user, for example if the data had to be prepared again.
     """
@@ -59,8 +59,8 @@ class RatingsSource(NamedTuple):
     Attributes:
       name: name for files and messages, without a slash.
       version: hash of the content, ``sha256:`` and 16 hex digits. Part of every study's identity.
-      check: function that raises BadInput if ``build`` would, for example due to insufficient memory, as far as this is
-        known without reading all data.
+      check: function that raises BadInput if ``build`` would, for example due to insufficient memory, as far as this
+        can be checked without reading all data.
       build: function that builds the ratings from the original data. It is slow, so use ``prepared.load`` instead.
       size: function that returns the size, or None if it is unknown without the data.
     """
@@ -80,7 +80,8 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
       seed: seed of the split.
 
     Returns:
-      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links, rounded and at least one, are held out.
+      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links are held out, rounded to a whole number of
+        at least one.
     """
     lengths = links.lengths
     row = np.repeat(np.arange(links.row_count), lengths)
@@ -148,7 +149,7 @@ def file_digest(file: Path) -> str:
 
 
 def left_out(known: int) -> tuple[str, ...]:
-    """Returns the remark about held-out links that ``evaluation`` dropped."""
+    """Returns a note about held-out links that ``evaluation`` dropped."""
     return (f"{known:,} held-out links also occur in training or history and are ignored",) if known else ()
 
 

@@ -134,7 +134,7 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> ArrayPair:
     """Merges the best columns so far with the best columns of a block.
 
-    A group can be skipped unless its best score is above the lowest of the best scores so far. The best k columns of a
+    A group can be skipped if its best score is not above the lowest of the best scores so far. The best k columns of a
     block are in the k groups with the best maxima, because each of these groups contains a column that precedes all
     columns of any other group. One more group is kept, because padding can make a group look better than it is. In
     later blocks, few groups remain, and only those are merged.

@@ -1,9 +1,9 @@
 """Places the rows of a sparse matrix on cores, and arranges the work of solving them in chunks.
 
-Rows are renumbered so that a core's shard of the new table is the concatenated output of its chunks. The order is:
-hubs, which are long rows that are split into segments across all cores; buckets of rows of similar length, padded to
-the length of the bucket; rows without links; and a zero row, which all padding refers to. Everything is computed once,
-on the host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and
+Rows are renumbered to make a core's shard of the new table the concatenated output of its chunks. The order is: hubs,
+which are long rows that are split into segments across all cores; buckets of rows of similar length, padded to the
+length of the bucket; rows without links; and a zero row, which all padding refers to. Everything is computed once, on
+the host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and
 the work of its own cores.
 """
 
@@ -214,8 +214,8 @@ def with_exchange(
       other: placement of the rows of the other table.
       received_slots: approximate number of rows that a core may receive per block. A block has at least one chunk.
       largest: function that returns the maximum of a number over all hosts.
-      dealt: function that maps the rows that cores want, int32[cores, blocks, sending cores, slots], to the rows that
-        they send, [cores, blocks, receiving cores, slots], for all cores of this host.
+      dealt: function that maps the rows that cores request, int32[cores, blocks, sending cores, slots], to the rows
+        that they send, [cores, blocks, receiving cores, slots], for all cores of this host.
     """
     blocks = [_exchange(columns, other, received_slots, largest) for columns in route.columns]
     blocks = [(received, dealt(wanted)) for received, wanted in blocks]

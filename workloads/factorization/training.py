@@ -128,7 +128,7 @@ class Training:
         """Compiles all programs ahead of time, without running them.
 
         Args:
-          weights: weights with the dtypes and shapes to compile for. Their values are not used.
+          weights: weights that have the dtypes and shapes to compile for. Their values are not used.
         """
         rows, columns, unsolved = (
             jax.ShapeDtypeStruct((places.cores * places.slots_per_core, self.als.dim), dtype, sharding=self._by_core)

@@ -199,12 +199,12 @@ def dense(
 
 
 def into_heads(heads: int, kv: int, axis: str = "heads") -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel axes are ``embed``, ``axis`` and ``kv``."""
+    """Returns a Flax layer that maps [..., D] to [..., H, K]. Its kernel axes are ``embed``, ``axis`` and ``kv``."""
     return nn.DenseGeneral((heads, kv), use_bias=False, kernel_init=axes.named(_LECUN, "embed", axis, "kv"))
 
 
 def out_of_heads(features: int) -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., H, K] to [..., D], whose kernel axes are ``heads``, ``kv`` and ``embed``."""
+    """Returns a Flax layer that maps [..., H, K] to [..., D]. Its kernel axes are ``heads``, ``kv`` and ``embed``."""
     kernel_init = axes.named(_LECUN, "heads", "kv", "embed")
     return nn.DenseGeneral(features, axis=(-2, -1), use_bias=False, kernel_init=kernel_init)
 
@@ -321,7 +321,7 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
 
     Args:
       x: [B, ...], in any floating dtype.
-      keys_B: one key per example, or None during evaluation, which does not drop values.
+      keys_B: one key per example, or None during evaluation, when no values are dropped.
       rate: probability with which a value is dropped, in [0, 1).
       layer: int32[], index of the dropout layer. Layers with the same index have the same masks.
 

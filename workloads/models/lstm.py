@@ -60,7 +60,7 @@ def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_
 
     Args:
       classes: size of the vocabulary V.
-      d_model: size D of the embedding and of the projected output, which is also the input of the next step.
+      d_model: size D of the embedding and of the projected output, which is fed back into the next step.
       width: size W of the memory cell.
       dropout: probability of dropping a value of the embedding or the output during training, in [0, 1).
       read_out: ``tied``, ``untied`` or ``untied_bias``, as in ``transformer_decoder``.

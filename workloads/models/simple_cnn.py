@@ -28,7 +28,7 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 
 
     Raises:
       ValueError: ``channels`` is not a list of positive integers, ``width`` or ``kernel`` is not a positive integer, or
-        ``dropout`` is not in [0, 1). ``init`` raises it if the images are too small for this number of poolings.
+        ``dropout`` is not in [0, 1). ``init`` raises it if the images are too small for this number of pooling layers.
     """
     check_list("channels", channels, "[8, 16]")
     check_whole(width=width, kernel=kernel)

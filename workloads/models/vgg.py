@@ -27,7 +27,7 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
 
     Raises:
       ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1). ``init``
-        raises it if the images are too small for this number of poolings.
+        raises it if the images are too small for this number of pooling layers.
     """
     is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
     if not is_list or not all(map(is_whole_list, stages)):
