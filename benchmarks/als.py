@@ -5,23 +5,23 @@
     python benchmarks/als.py --large [LINKS] [--json FILE]
     python benchmarks/als.py --evaluation [--columns N] [--rows N] [--dim D] [--json FILE] [--smoke]
 
-Both factorize the same graph from the same initial tables with the same objective (a constant ridge, and a test checks
-the equivalence). They take turns for the same number of epochs, each in a separate process on the same cores. Our
-program uses rotated conjugate gradients on one device per core, compiled by XLA and, if there is a C++ compiler, also
-with the fused kernel. In that case, the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate
+Both factorize the same graph from the same initial tables with the same objective. (The ridge is constant, and a test
+checks the equivalence.) They take turns for the same number of epochs, each in a separate process on the same cores.
+Our program uses rotated conjugate gradients on one device per core, compiled by XLA and, if there is a C++ compiler,
+also with the fused kernel. In that case, the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate
 gradients and one thread per core. Ratios are computed from the best epoch of each round, and the median over rounds is
-reported. A single NumPy function computes Recall@20 of all tables: it solves held-out rows exactly from their history.
+reported. A single NumPy function computes Recall@20 of all tables. It solves held-out rows exactly from their history.
 Floating-point operations and bytes per second are reported relative to a matmul and a copy on this machine.
 
 Without --graph, the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
 million. --gpu compares with the CUDA version of `implicit` on an accelerator. This requires `pip install
 scaling-limits[bench]`, except with --smoke, which compares our program with itself, and in the other two modes:
 
---large prepares, trains and evaluates a graph of 100 million links, and reports seconds and bytes per link.
---evaluation compares ranking rows against many columns with the float32 matmul it contains. Our program folds rows in
-from their history and finds the best 50 columns that are not in the history. The baseline is NumPy's matmul of the same
-number of vectors in the same batches and blocks. Both take turns after a warm-up. CPU seconds are compared, so other
-load on the machine matters little. The ratio is the median over rounds.
+--large prepares, trains on and evaluates a graph of 100 million links, and reports seconds and bytes per link.
+--evaluation compares the time for ranking rows against many columns with the time for the float32 matmul it contains.
+Our program folds rows in from their history and finds the best 50 columns that are not in the history. The baseline is
+NumPy's matmul of the same number of vectors in the same batches and blocks. Both take turns after a warm-up. CPU
+seconds are compared, so other load on the machine hardly matters. The ratio is the median over rounds.
 """
 
 import argparse
@@ -81,7 +81,7 @@ ARGUMENTS = {
 
 
 class Factorizer:
-    """A running program of ``factorizers`` that waits for commands."""
+    """A running program of ``factorizers``, which waits for commands."""
 
     def __init__(self, which: str, folder: Path):
         command = [sys.executable, str(Path(__file__).with_name("factorizers.py")), which, str(folder)]
@@ -95,7 +95,7 @@ class Factorizer:
         return json.loads(self._answer(f"run {epochs}\n"))
 
     def columns(self, path: Path) -> np.ndarray:
-        """Returns the table of columns of the last run, float32[columns, d]."""
+        """Returns the column table of the last run, float32[columns, d]."""
         self._answer(f"save {path}\n")
         with np.load(path) as tables:
             return tables["columns"]
@@ -113,7 +113,7 @@ class Factorizer:
 
 
 class Peak(NamedTuple):
-    """Peak rates of this machine on the cores in use: 10⁹ operations and 10⁹ bytes per second."""
+    """Peak rates of this machine on the cores in use, in 10⁹ operations and 10⁹ bytes per second."""
 
     gflops: float
     gbytes: float
@@ -178,9 +178,9 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
 def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]:
     """Returns the floating-point operations and bytes that the algorithm needs per epoch.
 
-    A link costs two products with a vector of length d for the first residual and for each step. A row costs the vector
-    operations of the steps. A table costs its Gramian and, if it is rotated, another matmul. The vector of each link is
-    read once, because a chunk stays in the cache for all steps. Each row is read and written once.
+    Each link costs two products with a vector of length d for the first residual and for each step. Each row costs the
+    vector operations of the steps. Each table costs its Gramian and, if it is rotated, another matmul. The vector of
+    each link is read once, because a chunk stays in the cache for all steps. Each row is read and written once.
     """
     links, sides = 2 * len(ratings.train.columns), ratings.train.row_count + ratings.train.column_count
     per_row = 12 * case.dim * case.cg_steps + 2 * case.dim**2 * (
@@ -311,7 +311,7 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
 
 
 def product(rows: np.ndarray, columns: np.ndarray) -> None:
-    """Multiplies float32[rows, d] by float32[columns, d] in our program's batches. Products overwrite each other."""
+    """Multiplies float32[rows, d] by float32[columns, d] in our program's batches. Each product overwrites the last."""
     width = recall.SCORES // recall.ROWS
     scores = np.empty((recall.ROWS, width), np.float32)
     for block in range(0, len(columns), width):
@@ -322,7 +322,7 @@ def product(rows: np.ndarray, columns: np.ndarray) -> None:
 
 
 def measure_evaluation(report: BenchmarkReport) -> None:
-    """Adds the CPU time of ranking rows against many columns, and the CPU time of the matmul it contains."""
+    """Adds the CPU time of ranking rows against many columns, and the CPU time of the matmul in it."""
     jax.config.update("jax_platforms", "cpu")
     compile_cache.enable()
     options = report.options

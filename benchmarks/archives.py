@@ -2,14 +2,15 @@
 
     python benchmarks/archives.py PATH [--trials SHARE] [--rows N] [--plausible]
 
-PATH is written as a .tar.bz2, a .tar or, with any other suffix, a folder. It contains all 454 published studies with a
-fraction of their trials and synthetic numbers. The expected answers of `analysis steps --rule released` are computed
-from the trials.
+PATH is written as a .tar.bz2, a .tar or, with any other suffix, a folder. The archive contains all 454 published
+studies with a fraction of their trials and synthetic numbers. The answers that `analysis steps --rule released` should
+give are computed from the trials.
 
-With --plausible, trials of all 35 workloads reach the targets of every published figure. Steps to a target follow the
-three regimes. For the workloads of Figure 1, the fewest examples and steps are close to the published ones. Other
-workloads are similar. The further the effective learning rate of a trial is from the best one, the more steps it needs.
-The best rate grows with the batch size up to the critical batch size. Larger rates diverge.
+With --plausible, trials of all 35 workloads reach the targets of every published figure. The steps to a target follow
+the three regimes. For the workloads of Figure 1, the fewest examples and the fewest steps are close to the published
+values. The other workloads are similar. The further the effective learning rate of a trial is from the best rate, the
+more steps the trial needs. The best rate grows with the batch size up to the critical batch size. Trials with larger
+rates diverge.
 """
 
 import argparse
@@ -39,7 +40,7 @@ SAFE = 4.0  # rate above which trials diverge, relative to the best effective le
 
 
 class StudyCounts(NamedTuple):
-    """A published study: its folder in the archive and its number of trials by status."""
+    """A published study: its folder in the archive, and its number of trials by status."""
 
     path: str
     complete: int
@@ -64,7 +65,7 @@ TARGETS = (
 
 
 class ArchivedAnswer(NamedTuple):
-    """The fewest steps to a target in the released analysis, and the trial. Both are None if no trial reaches it."""
+    """The fewest steps to a target in the released analysis, and the trial. Both are None if it is never reached."""
 
     path: str
     metric: str
@@ -74,7 +75,7 @@ class ArchivedAnswer(NamedTuple):
 
 
 class ArchivedTrial(NamedTuple):
-    """A trial: the text of metadata.json and measurements.csv, and the numbers they contain."""
+    """A trial: the text of metadata.json and measurements.csv, and the numbers in them."""
 
     id: int
     status: str
@@ -84,7 +85,7 @@ class ArchivedTrial(NamedTuple):
 
 
 class LearningCurve(NamedTuple):
-    """A learning curve: a target, the fewest examples and steps to reach it, and the first and last error."""
+    """A learning curve: a target, the fewest examples and steps to reach the target, and the first and last error."""
 
     column: str
     target: float
@@ -123,10 +124,10 @@ class PlausibleTrials(NamedTuple):
 
     Attributes:
       status: [n], one of ``STATUSES``.
-      metaparameters: float64[n] by name. NaN if a trial does not have the metaparameter.
+      metaparameters: float64[n] by name, NaN if a trial does not have the metaparameter.
       rows: int[n], number of measurements of each trial.
       step: int[m], step of each measurement.
-      columns: float64[m] by name in the archive. Values are decimals with few digits.
+      columns: float64[m] by name in the archive. Values are decimal numbers with few digits.
     """
 
     status: np.ndarray
@@ -203,7 +204,7 @@ def plausible_trials(path: str, counts: Sequence[int], evaluations: int, rng: np
 def _outcomes(
     path: str, counts: Sequence[int], rng: np.random.Generator
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Returns the metaparameters, status and steps to the target of all trials."""
+    """Returns the metaparameters, the status and the steps to the target of all trials."""
     n, own, batch_size = sum(counts), curve(path), int(path.rpartition("/")[2])
     ln_rate, ln_gain = (np.log(10) * DECADES[name] * rng.random(n) for name in DECADES)
     with_momentum = "momentum" in parameter_configs(path)
@@ -272,14 +273,14 @@ def write(
     shuffled: bool = False,
     plausibly: bool = False,
 ) -> list[ArchivedAnswer]:
-    """Writes an archive and returns the answers for all its studies.
+    """Writes an archive, and returns the answers for all studies in it.
 
     Args:
       path: a .tar.bz2, a .tar or a folder.
-      studies: studies to write. Defaults to all published ones.
+      studies: studies to write. Defaults to all published studies.
       trials: fraction of a study's trials to write. At least one trial of each status is written.
       rows: approximate number of measurements of a complete trial.
-      seed: seed of the numbers.
+      seed: seed of the random numbers.
       shuffled: whether to mix the files of all studies instead of writing them by folder. This needs more memory.
       plausibly: whether to draw the trials with ``plausible_trials``.
     """
@@ -310,7 +311,7 @@ def _scale(count: int, share: float) -> int:
 
 
 def _statuses(counts: StudyCounts, rng: np.random.Generator) -> list[tuple[int, str]]:
-    """Draws ids (starting from 1, with gaps) and a status for each."""
+    """Draws ids (starting from 1, with gaps) and a status for each id."""
     statuses = [status.upper() for status in StudyCounts._fields[1:] for _ in range(getattr(counts, status))]
     ids = 1 + np.sort(rng.permutation(len(statuses) + len(statuses) // 8)[: len(statuses)])
     return [(int(i), statuses[j]) for i, j in zip(ids, rng.permutation(len(statuses)), strict=True)]
@@ -382,7 +383,7 @@ def _archive(number: int, status: str, parameters: dict[str, Any], columns: dict
 
 
 def _curves(path: str, count: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Draws columns of decimals with few digits. Some reach the targets, some of them exactly, and some do not."""
+    """Draws columns of decimal numbers with few digits. Some reach the targets, a few of them exactly."""
     hard = 0.03 if int(path.rpartition("/")[2]) >= 2**14 else 0.0
     done = np.arange(count) / max(count - 1, 1)
     curves: dict[str, np.ndarray] = {}
@@ -410,7 +411,7 @@ def _csv(columns: dict[str, np.ndarray]) -> bytes:
 def _files(
     path: str, trials: Sequence[ArchivedTrial], rng: np.random.Generator, plausibly: bool
 ) -> list[tuple[str, bytes]]:
-    """Returns the files of a study in random order, as they may be listed in a folder."""
+    """Returns the files of a study in random order, because a folder may list files in any order."""
     folder = f"{TOP}/{path}"
     groups = [[(f"{folder}/study.json", _study_json(path, plausibly))]]
     for trial in trials:
@@ -423,7 +424,7 @@ def _files(
 
 
 def _answer(path: str, trials: Sequence[ArchivedTrial], target: ArchivedTarget) -> ArchivedAnswer | None:
-    """Returns the first step strictly beyond the target among the first complete trials. Ties go to the lower id."""
+    """Returns the first step strictly beyond the target among the first complete trials. The lower id wins a tie."""
     sign = -1 if "precision" in target.column else 1
     considered = [trial for trial in sorted(trials, key=lambda t: t.id) if trial.status == "COMPLETE"][:FIRST]
     if not considered or target.column not in considered[0].columns:

@@ -1,9 +1,9 @@
-"""How much does blocked attention save? Times training steps of a decoder, alternating between all scores and blocks.
+"""How much does blocked attention save? Times training steps of a decoder with stored and with blocked scores.
 
     python benchmarks/attention.py [--length TOKENS] [--json FILE] [--smoke]
 
-Each step trains ``transformer_rotary`` with four layers of width 256 on one sequence. Peak memory is the growth of a
-separate process that takes two steps. The bytes of the compiled step and its matmul FLOPs are counted.
+Each step trains ``transformer_rotary`` with four layers of width 256 on one sequence. Peak memory is the memory growth
+of a separate process that takes two steps. The bytes of the compiled step and its matmul FLOPs are counted.
 """
 
 import json
@@ -51,7 +51,7 @@ TINY = {"layers": 1, "width": 64, "heads": 2}
 
 
 def measured(block: int, length: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Returns the time of the faster of two steps in a separate process, and its memory."""
+    """Returns the time of the faster of two steps in a separate process, and the memory of the process."""
     program = PEAK + STEP.format(block=block, length=length, steps=2, **sizes) + RESULT
     found: dict[str, Any] = json.loads(python("-c", program).stdout)
     return found

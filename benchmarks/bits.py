@@ -1,13 +1,14 @@
-"""Does a code change affect results? Compares twelve released studies, measured by this checkout and another.
+"""Does a code change affect results? Compares twelve released studies as measured by this checkout and another.
 
     python benchmarks/bits.py [--against DIR]
 
 Prints one line for each study: its name, the number of measurements, a hash of the measurements of four trials, and the
 number of released rows that are bitwise identical. Rows are compared only if they were measured on a processor with the
-same name. Processors with the same name may differ in the last bits, so differences from the release are not errors.
+same name. The results of processors with the same name may still differ in the last bits, so differences from the
+release are not errors.
 
-With --against, each checkout runs its own copy of this file, so names may differ between them. Both checkouts use the
-packages installed for this Python. The exit code is 1 if any line differs.
+With --against, each checkout runs its own copy of this file, so names may differ between the checkouts. Both checkouts
+use the packages installed for this Python. The exit code is 1 if any line differs.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def measure() -> None:
 
 
 def against_release(name: str, record: Any) -> str:
-    """Describes how many released rows of the same trials and steps are identical."""
+    """Describes how many released rows of the same trials and steps are bitwise identical."""
     from harness.processes import processors
     from results import store
 
@@ -87,7 +88,7 @@ def lines_of(checkout: Path) -> list[str]:
 
 
 def main() -> int:
-    """Prints the lines of this checkout and whether the lines of the other checkout are equal."""
+    """Prints the lines of this checkout, and whether those of the other checkout are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout")
     parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)  # older copies also accept it

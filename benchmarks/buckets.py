@@ -1,10 +1,10 @@
-"""Is a store in a bucket fast? Times `scaling-limits status` of a thousand studies on SeaweedFS, a server of S3.
+"""Is a store in a bucket fast? Times `scaling-limits status` for a thousand studies on SeaweedFS, an S3 server.
 
     make test-buckets
     .venv/bin/python benchmarks/buckets.py [--json FILE] [--smoke]
 
 The first command installs the server. The benchmark starts it on this machine, with its data in a temporary folder.
-Times include the start of Python.
+Times include the start-up of Python.
 """
 
 import statistics
@@ -21,7 +21,7 @@ SECONDS, REQUESTS = 10.0, 2100
 
 
 def main(report: BenchmarkReport) -> None:
-    """Adds the time and the number of requests for the status of a store, in a folder and in a bucket."""
+    """Adds the time and the number of requests that the status of a store takes, in a folder and in a bucket."""
     count = SMOKE_STUDIES if report.smoke else STUDIES
     folder = stores.many(report.folder / "store", count)
     faults = proxy.Faults()

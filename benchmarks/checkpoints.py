@@ -1,10 +1,10 @@
-"""How expensive are checkpoints? Measures their share of a study's time, and compares a large trial with Orbax.
+"""How expensive are checkpoints? Measures their share of a study's time, and compares saving a large trial with Orbax.
 
     python benchmarks/checkpoints.py [--json FILE] [--smoke]
 
 Studies run for five minutes with the default settings, which save all running trials every minute. The alternative is
 Orbax (`StandardCheckpointer`), the usual checkpoint library for Flax. Both take turns saving the arrays of ResNet-50
-with momentum. A run ends when the arrays are on disk.
+with momentum. Each run ends when the arrays are on disk.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ SMOKE_NUMBERS = 1 << 12
 
 
 class Timed(Checkpoints):
-    """Checkpoints that record the duration of each save."""
+    """Checkpoints that record how long each save takes."""
 
     def __init__(self, folder: Path, every: float):
         super().__init__(folder, every)

@@ -1,4 +1,4 @@
-"""How much code is there? Counts AST nodes, clever forms and long functions in the product or in PATHS.
+"""How much code is there? Counts AST nodes, clever forms and long functions in the product or in the given paths.
 
     python benchmarks/code_size.py [PATH ...]
 

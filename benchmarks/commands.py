@@ -2,13 +2,13 @@
 
     python benchmarks/commands.py [--studies N] [--json FILE] [--smoke]
 
-Each command runs in a separate process. Its CPU time, including the start of Python, is the minimum of three runs. The
-commands are help, invalid input, plans, finished sweeps, the ledger, verification and compositions. Stores contain 300,
-1,200 and N (by default 10,000) finished studies of two trials, each measured eight times. `sweeps.status` reads all
-stores, a finished sweep requests the first 500 of 1,200 studies, and the two smaller stores are verified with all
-envelopes rebuilt. Compositions have points that vary optimizers, batch sizes and seeds. Each point is read, checked and
-looked up in a store. An exponent describes the growth of CPU time from the smallest to the largest size, excluding
-start-up time, which is measured by the same command on eight studies.
+Each command runs in a separate process. Its CPU time, including the start-up of Python, is the minimum of three runs.
+The commands are help, invalid input, plans, finished sweeps, the ledger, verification and compositions. Stores contain
+300, 1,200 and N (by default 10,000) finished studies of two trials, each measured eight times. `sweeps.status` reads
+all stores, a finished sweep requests the first 500 of 1,200 studies, and the two smaller stores are verified with all
+envelopes rebuilt. Compositions have points with different optimizers, batch sizes and seeds. Each point is read,
+checked and looked up in a store. An exponent describes how CPU time grows from the smallest to the largest size,
+excluding start-up time, which is measured with the same command on eight studies.
 """
 
 import datetime
@@ -60,7 +60,7 @@ COMMANDS = (
 
 
 def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
-    """Returns the CPU time of a command in a separate process. It must end with one of the exit codes."""
+    """Returns the CPU time of a command in a separate process. The command must end with one of the exit codes."""
     before = os.times()
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False, cwd=ROOT)
     after = os.times()
@@ -89,14 +89,14 @@ def write(folder: Path, studies: int) -> list[str]:
 
 
 def link(folder: Path, names: Sequence[str], to: Path) -> Path:
-    """Creates a store with some studies of another store, using hard links to its files."""
+    """Creates a store with some studies of another store, using hard links to the other store's files."""
     for name in names:
         shutil.copytree(folder / name, to / name, copy_function=os.link)
     return to
 
 
 def measured(study: BatchStudy) -> Record:
-    """Returns the record of a study whose trials have a few evaluations each, with synthetic numbers."""
+    """Returns the record of a study with synthetic numbers, in which each trial has a few evaluations."""
     trials, steps = search.draw(study, range(study.trials)), study.evaluations[:MEASURED]
     trial = np.repeat(np.array([each.id for each in trials], np.int32), len(steps))
     values = np.random.default_rng(study.seed).random(len(trial), np.float32)
@@ -106,7 +106,7 @@ def measured(study: BatchStudy) -> Record:
 
 
 def composing(folder: Path, points: int) -> float:
-    """Returns the CPU time of composing and checking a sweep, without imports."""
+    """Returns the CPU time of composing and checking a sweep, excluding imports."""
     words = overrides.command_line(line(folder, points))
     began = time.process_time()
     assert len(planning.request(words).studies) == -(-points // 8) * 8
@@ -114,14 +114,14 @@ def composing(folder: Path, points: int) -> float:
 
 
 def exponent(times: Mapping[int, float], start: float) -> float:
-    """Returns the exponent of the growth of ``times - start`` from the smallest to the largest size."""
+    """Returns the exponent with which ``times - start`` grows from the smallest to the largest size."""
     least, most = min(times), max(times)
     grown = [max(times[size] - start, RESOLUTION) for size in (least, most)]
     return math.log(grown[1] / grown[0]) / math.log(most / least)
 
 
 def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float) -> None:
-    """Adds the limit relative to the CPU seconds, or just the CPU seconds if there is no limit."""
+    """Adds the limit divided by the CPU seconds, or just the CPU seconds if there is no limit."""
     if allowed is None:
         report.add(f"{what}: CPU seconds", taken, "s")
     else:
@@ -158,7 +158,7 @@ def main(report: BenchmarkReport) -> None:
 
 
 def add_exponent(report: BenchmarkReport, what: str, grows: float) -> None:
-    """Adds the difference between the limit on an exponent and the exponent."""
+    """Adds the difference between an exponent's limit and the exponent."""
     report.add(f"{what}: {EXPONENT:g} - exponent ({grows:.2f})", EXPONENT - grows, "", 0)
 
 

@@ -1,4 +1,4 @@
-"""Checks of first_contact.py and their results."""
+"""The checks of first_contact.py and their results."""
 
 import json
 import math
@@ -36,8 +36,8 @@ class Number(NamedTuple):
     """A number measured by a check.
 
     Attributes:
-      name, value, unit: name, value and unit of the number. The value is None if it is not finite.
-      goal: goal as text, such as ≥ 20, or None.
+      name, value, unit: the name, value and unit of the number. A value that is not finite is replaced by None.
+      goal: the goal as text, such as ≥ 20, or None if there is no goal.
       met: whether the goal is met, or True if there is no goal.
     """
 
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
     outcome: str | None = None  # by default derived from the numbers
 
     def judged(self) -> str:
-        """Returns fail if a goal is missed, pass if all goals are met, and measured if there are no goals."""
+        """Returns "fail" if a goal is missed, "pass" if all goals are met, and "measured" if there are no goals."""
         if self.outcome is not None:
             return self.outcome
         if not all(number.met for number in self.numbers):
@@ -70,7 +70,7 @@ class Check(NamedTuple):
     Attributes:
       run: function that returns the result.
       seconds: time limit.
-      on_device: whether the check's process computes on the device itself, rather than starting processes that do.
+      on_device: whether the check's process itself computes on the device, instead of starting processes that do.
       accelerator: whether the check requires an accelerator.
     """
 
@@ -81,12 +81,12 @@ class Check(NamedTuple):
 
 
 def at_most(name: str, value: float, most: float, unit: str = "") -> Number:
-    """Returns a number with the goal of at most ``most``."""
+    """Returns a number whose goal is at most ``most``."""
     return Number(name, value, unit, f"≤ {most:g}", bool(value <= most))
 
 
 def at_least(name: str, value: float, least: float | None, unit: str = "") -> Number:
-    """Returns a number with the goal of at least ``least``. With None, there is no goal."""
+    """Returns a number whose goal is at least ``least``. With None, there is no goal."""
     if least is None:
         return Number(name, value, unit)
     return Number(name, value, unit, f"≥ {least:g}", bool(value >= least))
@@ -112,7 +112,7 @@ def device(smoke: bool) -> Finding:
 
 
 def precision(smoke: bool) -> Finding:
-    """Measures relative errors of matmuls and attention, compiled as in the engine, and of a bfloat16 gradient."""
+    """Measures relative errors of matmuls and attention, compiled like in the engine, and of a bfloat16 gradient."""
     import jax
     import numpy as np
     import training
@@ -214,7 +214,7 @@ def relative(found: Any, exact: Any) -> float:
 
 
 def release(smoke: bool) -> Finding:
-    """Reruns a study of the release as a sweep, and compares the results."""
+    """Reruns a released study as a sweep, and compares the results."""
     from results import store
 
     with tempfile.TemporaryDirectory() as folder:
@@ -249,7 +249,7 @@ def release(smoke: bool) -> Finding:
 
 
 def lanes(smoke: bool) -> Finding:
-    """Measures trial-steps per second of all lanes and of a single lane, alternating between both."""
+    """Measures the trial-steps per second of all lanes and of a single lane, alternating between the two."""
     import jax
     import training
     from report import in_turn, median_ratio
@@ -296,15 +296,15 @@ def resume(smoke: bool) -> Finding:
 
 
 def sweep_command(store: Path, steps: int) -> list[str]:
-    """Returns the arguments of ``python`` for the sweep to be stopped."""
+    """Returns the arguments of ``python`` for the sweep that will be stopped."""
     budget = f"task.budget={{steps: {steps}, epochs: null, examples: null, at_least_steps: null}}"
     return ["-m", "sweeps", *RESUMED, budget, f"store={store}"]
 
 
 def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
-    """Runs a sweep and stops it after a second of training. Returns its exit code, and the seconds until it ended.
+    """Runs a sweep, and stops it after a second of training. Returns its exit code and the seconds until it ended.
 
-    The exit code is 0 if the sweep ends before that without an error.
+    The exit code is 0 if the sweep ends without an error before it is stopped.
     """
     from harness.run import TRAINING
     from results.storage import heartbeat
@@ -322,7 +322,7 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
 
 
 def differences(one: Path, other: Path) -> tuple[int, float, bool]:
-    """Compares two stores with the same study, which should be equal.
+    """Compares two stores of the same study, which should be equal.
 
     Returns:
       The number of trials and evaluations that differ or are missing from one store, the largest relative difference of
@@ -343,7 +343,7 @@ def differences(one: Path, other: Path) -> tuple[int, float, bool]:
 
 
 def speed(name: str, precision: str) -> Callable[[bool], Finding]:
-    """Returns a check that measures steps per second of a network or task, and the fraction of the bfloat16 peak."""
+    """Returns a check that measures a network's or task's steps per second and its fraction of the bfloat16 peak."""
 
     def measured(smoke: bool) -> Finding:
         import jax

@@ -1,12 +1,11 @@
-"""Which collectives does one step need if parameters are stored in parts? Compares three ways to divide a step.
+"""Which collectives does a step need if parameters are sharded? Compares three ways of partitioning a step.
 
     python benchmarks/divisions.py [--json FILE] [--smoke]
 
-Each step runs on eight emulated devices, and its batch of 64 is divided over them. Every parameter and its optimizer
-state are stored in eight parts, along the first axis that is divisible. The collectives are read from the compiled
-program:
+Each step runs on eight emulated devices, across which its batch of 64 is split. Every parameter and its optimizer state
+are sharded into eight parts along the first divisible axis. The collectives are read from the compiled program:
 
-1. The partitioner divides the whole step.
+1. The compiler's partitioner partitions the whole step.
 2. Gradients are mapped over shards by hand, starting from whole parameters. The engine does this.
 3. Like 2, but each shard gathers the parameters and sums its part of the gradients.
 """
@@ -38,7 +37,7 @@ TASKS = {"tiny/resnet": "momentum", "tiny/transformer_decoder": "adam", "pydoc_l
 
 
 def split(shape: tuple[int, ...]) -> P:
-    """Returns the spec of an array that is stored in parts along its first divisible axis."""
+    """Returns the spec of an array that is sharded along its first divisible axis."""
     axis = next((i for i, size in enumerate(shape) if size % SHARDS == 0), None)
     return P() if axis is None else P(*(None for _ in range(axis)), DATA)
 
@@ -48,7 +47,7 @@ def gathered(array: Any, spec: P) -> Any:
 
 
 def step_with_gathers(workload: Any, division: Division, spans: Any, at: Any, carry: Any, batch: Any) -> Any:
-    """Takes one step in the third way. Arguments are those of ``training.take_step``."""
+    """Takes one step in the third way. The arguments are those of ``training.take_step``."""
     specs = jax.tree.map(lambda a: split(a.shape), carry.params)
 
     def of_shard(arrays: Any, params: Any, state: Any, seed: Any, at: Any, smoothing: Any) -> Any:
@@ -74,7 +73,7 @@ def step_with_gathers(workload: Any, division: Division, spans: Any, at: Any, ca
 
 
 def partitioned_batch(batch_of: Any, *arguments: Any) -> Any:
-    """Returns a batch that only the partitioner divides."""
+    """Returns a batch that only the partitioner splits."""
     batch = batch_of(*arguments)
     return batch._replace(
         examples=mesh.divided(batch.examples, SHARDS), positions=mesh.divided(batch.positions, SHARDS)

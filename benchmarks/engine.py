@@ -1,8 +1,8 @@
-"""Is the engine worth it? Compares it with the loop that an experienced user would write, and with unpruned studies.
+"""Is the engine worth it? Compares it with a loop that an experienced user would write, and with unpruned studies.
 
     python benchmarks/engine.py [--json FILE] [--smoke]
 
-1. Steps per second, including evaluations: one process of the engine, with lanes split over the physical cores,
+1. Steps per second, including evaluations: one process of the engine, with lanes split across the physical cores,
    alternating with a hand-written flax/optax loop. The loop trains one trial after another with a jitted step that
    donates its arguments and is not recompiled. It uses NumPy batches and blocks only at evaluations. Evaluations are
    the same as in the engine. A second loop keeps its data on the device. Both loops use Flax's convolutions and
@@ -44,7 +44,7 @@ LOOP_TRIALS = 2
 
 
 class TimedTask(NamedTuple):
-    """A task to time: name, batch size, steps per trial, our number of trials, and the target for the ratio."""
+    """A task to time: its name, batch size, steps per trial, our number of trials, and the target for the ratio."""
 
     task: str
     batch_size: int
@@ -101,7 +101,7 @@ def ours(plan: BatchStudy) -> Callable[[], float]:
 
 
 def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
-    """Like ``ours``, but for a hand-written loop over trials. With ``resident``, the data stay on the device."""
+    """Like ``ours``, but for a hand-written loop over trials. If ``resident`` is True, the data stay on the device."""
     row = registry.DATASETS[plan.dataset]
     splits = row.load()
     model = registry.MODELS[plan.model](classes=row.classes, **plan.model_options)
@@ -162,7 +162,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
 
 def speed(report: BenchmarkReport) -> None:
-    """Adds the rates of the three loops, measured alternately, for every case."""
+    """Adds the rates of the three loops for every case. Measurements alternate between the loops."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
         plan = study(*gentle(case))
@@ -176,7 +176,7 @@ def speed(report: BenchmarkReport) -> None:
 
 
 def gentle(case: TimedTask) -> list[str]:
-    """Returns a case as overrides, with metaparameters chosen so that no trial diverges."""
+    """Returns a case as overrides, with metaparameters for which no trial diverges."""
     return [
         f"task={case.task}",
         "optimizer=nesterov",
@@ -211,7 +211,7 @@ def answers(plan: BatchStudy, record: Record) -> list[tuple[int, int] | None]:
 
 
 def pruning(report: BenchmarkReport) -> None:
-    """Adds the savings of pruning on all studies of the quickstart."""
+    """Adds the savings from pruning for all studies of the quickstart."""
     words = SMOKE_PRUNED if report.smoke else PRUNED
     line = [*words, "store=results/local"]
     same, steps = True, np.zeros(2, int)

@@ -1,4 +1,4 @@
-"""Programs that factorize the same data in separate processes: this project with both kernels, and `implicit`.
+"""Programs that factorize the same data in separate processes: this project, with both kernels, and `implicit`.
 
 python benchmarks/factorizers.py xla|fused|implicit FOLDER reads FOLDER/case.json, then one command per line:
 
@@ -22,7 +22,7 @@ class FactorizationCase(NamedTuple):
 
     Attributes:
       dim: row length of the tables.
-      solver, cg_steps: our solver and number of steps. implicit takes 3 steps of conjugate gradients.
+      solver, cg_steps: our solver and its number of steps. implicit takes 3 steps of conjugate gradients.
       unobserved_weight, norm_penalty: α and λ, with a constant ridge.
       threads: number of cores for each program.
       gpu: whether to use an accelerator.

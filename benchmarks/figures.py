@@ -1,10 +1,11 @@
-"""Are figures fast? Times all eleven of Shallue et al. 2018 on 70 million measurements, and the list of figures.
+"""Are figures fast? Times all eleven figures of Shallue et al. (2018) on 70 million measurements, and their list.
 
     python benchmarks/figures.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
 The store contains the 454 published studies with 168,000 synthetic trials that reach the targets of every figure (1.8
 GB). Missing studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of
-the measurements. Files are in the page cache. Every run is a separate process and includes the start of Python.
+the measurements. Files are in the page cache. Every run is a separate process, and its time includes the start-up of
+Python.
 
 1. `python -m analysis figures --name shallue2018`: eleven PNG and eleven SVG files, with fits and bands. All panels and
    lines must be present. Reports the seconds and peak memory of a single run.

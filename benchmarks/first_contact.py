@@ -4,8 +4,8 @@
     python benchmarks/first_contact.py [--json FILE] [--only CHECK ...] [--smoke]
 
 Prints a line when a check begins, and a line for each of its numbers. The JSON file is rewritten after each check, so
-results survive an interruption. Checks run one after another in separate processes, so a crash or hang does not affect
-the other checks. The checks are:
+results survive an interruption. Checks run one after another in separate processes, so if one crashes or hangs, the
+others are not affected. The checks are:
 
 - device: JAX computes on the machine's accelerator rather than its CPU.
 - precision: float32 matmuls and convolutions have float32 accuracy, compared with float64 in NumPy, rather than the
@@ -47,7 +47,7 @@ LEAST_SECONDS = 10.0  # minimum remaining time to start another check
 
 
 def environment(name: str) -> dict[str, str]:
-    """Returns the environment of a check, which is a worker's with one device if the check computes on a device."""
+    """Returns the environment of a check. If the check computes on a device, it is that of a worker with one device."""
     from sweeps.launchers import local
 
     own = local.slots(1)[0][1] if CHECKS[name].on_device else {}
@@ -83,7 +83,7 @@ def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:
 def in_group(
     command: Sequence[str], output: Any, errors: Any, environment: dict[str, str]
 ) -> "Iterator[subprocess.Popen[Any]]":
-    """Yields a process in a separate group. The whole group is killed at the end."""
+    """Yields a process in a separate process group. The whole group is killed at the end."""
     process = subprocess.Popen(command, stdout=output, stderr=errors, cwd=ROOT, env=environment, start_new_session=True)
     with process:
         try:
@@ -94,7 +94,7 @@ def in_group(
 
 
 def write(path: Path | None, report: dict[str, Any]) -> None:
-    """Rewrites the report, if a path is given."""
+    """Rewrites the report if a path is given."""
     if path is not None:
         durable.replace(path, json.dumps(report, indent=1, ensure_ascii=False).encode())
 
@@ -111,7 +111,7 @@ def described(check: dict[str, Any]) -> str:
 
 @guarded
 def main() -> int:
-    """Runs the checks, and prints and writes their outcomes."""
+    """Runs the checks, then prints and writes their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write device, versions and all checks here")
     parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="CHECK", help=f"any of {', '.join(CHECKS)}")
@@ -163,7 +163,7 @@ def child(name: str, smoke: bool) -> Finding:
 
 
 def about(kind: str, count: int) -> dict[str, Any]:
-    """Returns the versions of the software, and JAX's name of the device, which is determined in a separate process.
+    """Returns the software's versions and JAX's name for the device, which is determined in a separate process.
 
     Raises:
       BadInput: JAX does not start or does not use the accelerators, for example because the driver is too old.

@@ -2,11 +2,11 @@
 
     python benchmarks/fits.py [--json FILE] [--smoke]
 
-A complete fit computes: points, weights, *pays up to* and *efficient up to* by both methods, the trials that halve
-them, the critical batch size with interval, verdict and checks, band and regimes. Curves have 100 trials at each of 6,
-9, 11 and 13 batch sizes, like curves from a store. Each curve is fitted at new batch sizes, which requires computing
-grids of curves, and again at the same batch sizes. The simulations of `analysis coverage` are also timed. In these,
-thousands of curves share a few grids.
+A complete fit computes points, weights, *pays up to* and *efficient up to* by both methods, the trials that halve them,
+the critical batch size with its confidence interval, verdict and checks, the band and the regimes. Curves have 100
+trials at each of 6, 9, 11 and 13 batch sizes, like curves from a store. Each curve is fitted at new batch sizes, for
+which grids of curves must be computed, and again at the same batch sizes. The simulations of `analysis coverage`, in
+which thousands of curves share a few grids, are also timed.
 """
 
 import statistics
@@ -27,7 +27,7 @@ DATASETS = 50
 
 
 def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
-    """Draws a curve with its knee in the middle, evaluations at steps that grow by 1.1×, and a point per trial."""
+    """Draws a curve with its knee in the middle. Evaluation steps grow by 1.1×, and each trial gives one point."""
     rng = np.random.default_rng(seed)
     least = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
     steps = least[:, None] * np.exp(np.abs(rng.normal(0, 0.7, (len(batch_size), TRIALS))))
@@ -47,7 +47,7 @@ def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
 
 
 def whole_fit(curve: Curve) -> None:
-    """Runs the complete analysis of a curve, and computes the data of its figure."""
+    """Runs the complete analysis of a curve, and computes the data for its figure."""
     points_fit = fits.of_points(curves.points(curve))
     assert points_fit.fit is not None and points_fit.checks and np.isfinite(points_fit.shift)
     assert points_fit.extents is not None and fits.extents_of(points_fit.points, assume_nothing=True) is not None

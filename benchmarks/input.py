@@ -5,8 +5,8 @@
 The input is JPEG files of 500×375 pixels, about 80 kB each, in array_record files like those of ImageNet. They are
 resized to 224×224, as during training. The benchmark reports images per CPU second, both in a plain loop over the same
 functions and in a stream, and images per wall-clock second in batches of 8. It then simulates a device that needs 50 ms
-per step at any batch size, and reports the fraction of time that the device is busy, and the largest batch size for
-which this is at least 95 %. This requires the `data` extra.
+per step at any batch size. For this device, it reports the fraction of time that the device is busy, and the largest
+batch size for which this fraction is at least 95 %. This requires the `data` extra.
 """
 
 import io
@@ -32,7 +32,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def photograph(index: int) -> bytes:
-    """Returns a JPEG file of 500×375 pixels with roughly the detail of a photograph."""
+    """Returns a JPEG file of 500×375 pixels with about the level of detail of a photograph."""
     from PIL import Image
 
     random = np.random.default_rng(index)
@@ -74,7 +74,7 @@ def processor_seconds() -> float:
 
 
 def busy(stream: Stream, batch_size: int, steps: int, first: int) -> tuple[float, int]:
-    """Returns the fraction of time that a device with 50 ms per step would be busy, and the next step."""
+    """Returns the fraction of time that a device with 50 ms per step would be busy, and the number of the next step."""
     stream(1, first, batch_size, range(batch_size))
     began = time.perf_counter()
     for step in range(first + 1, first + 1 + steps):

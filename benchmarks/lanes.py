@@ -2,8 +2,8 @@
 
     python benchmarks/lanes.py [--json FILE] [--smoke]
 
-Measures the training steps per second of digits × fully connected at batch size 64, summed over lanes, alternating
-between both strategies. The engine uses `map` on CPUs and `vmap` on other devices.
+Measures the training steps per second of digits × fully connected at batch size 64, summed over lanes. Measurements
+alternate between the two strategies. The engine uses `map` on CPUs and `vmap` on other devices.
 """
 
 import functools

@@ -3,10 +3,10 @@
     python benchmarks/launchers.py [--also slurm] [--also ray] [--json FILE] [--smoke]
 
 Runs `python -m sweeps` with few and with many small studies (one trial of two steps each) that share a program, using
-new stores. The cost of a study is the difference per additional study, including its two steps. The cost of the same
-command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm requires a cluster that
-sbatch can reach from this machine, and --also ray requires the ray extra. With either, each study is a separate process
-that starts JAX.
+new stores. The cost of a study is the difference per additional study, including the study's two steps. The cost of the
+same command with --dry-run, which only composes and checks the studies, is subtracted. --also slurm requires a cluster
+that sbatch can reach from this machine, and --also ray requires the ray extra. With either, each study is a separate
+process that starts JAX.
 """
 
 import os
@@ -45,14 +45,14 @@ OTHERS = {
 
 
 class Cost(NamedTuple):
-    """Wall-clock seconds of a command, and CPU seconds including its children."""
+    """Wall-clock seconds of a command, and CPU seconds including those of its children."""
 
     clock: float
     processor: float
 
 
 def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
-    """Runs a sweep with the given number of studies and returns its cost."""
+    """Runs a sweep with the given number of studies, and returns the cost of the command."""
     axis = "seed=" + ",".join(map(str, range(1, studies + 1)))
     command = [sys.executable, "-m", "sweeps", *STUDY, *words, axis, f"store={folder / uuid.uuid4().hex}", "-m"]
     before, began = os.times(), time.perf_counter()

@@ -3,14 +3,14 @@
     python benchmarks/plan.py [--planning] [--json FILE] [--smoke]
 
 With --planning, measures only the CPU seconds of planning two large sweeps, without cached counts: 1,000 batch sizes
-with five seeds, and all workloads of Shallue et al. Then counts random sizes of each sweep one by one, and compares
-these counts with the counts of the plan.
+with five seeds, and all workloads of Shallue et al. Then counts the costs of random sizes of each sweep one by one, and
+compares them with the counts of the plan.
 
 Otherwise, first compares the measured times of matmuls with predictions from a probe of other sizes (medians of three
-each). Then predicts sweeps of other networks before and after a sweep that scales predictions, and runs them.
-Predictions and measurements are CPU seconds of one worker for compilation, training and evaluation, without cached
-programs. Stores record wall-clock seconds, which include waiting if other processes use the machine. Predictions after
-the sweep are therefore multiplied by the fraction of time that the worker was not waiting.
+each). Then predicts sweeps of other networks, before and after running a sweep by which predictions are scaled, and
+runs the predicted sweeps. Predictions and measurements are CPU seconds of one worker for compilation, training and
+evaluation, without cached programs. Stores record wall-clock seconds, which include waiting if other processes use the
+machine. Predictions after the sweep are therefore multiplied by the fraction of time that the worker was not waiting.
 """
 
 import json
@@ -70,7 +70,7 @@ def predicted(words: Sequence[str], folder: str) -> Seconds:
 
 
 def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
-    """Runs a sweep with one worker and an empty program cache. Returns its CPU and wall-clock seconds."""
+    """Runs a sweep with one worker and an empty compilation cache. Returns its CPU and wall-clock seconds."""
     began = time.perf_counter()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as compiled:
@@ -82,7 +82,7 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
 
 
 def products(smoke: bool) -> dict[str, float]:
-    """Returns ratios of measured to predicted seconds of matmuls whose sizes are not measured by the probe."""
+    """Returns the ratios of measured to predicted seconds for matmuls of sizes that the probe does not measure."""
     most = 2e6 if smoke else 2e8
     sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
     others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
@@ -97,7 +97,7 @@ def products(smoke: bool) -> dict[str, float]:
 
 
 def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, Any]]]:
-    """Plans a sweep without cached counts. Returns its CPU seconds and rows."""
+    """Plans a sweep without cached counts. Returns the CPU seconds and the rows of the plan."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"SCALING_LIMITS_CACHE": cache}
@@ -110,7 +110,7 @@ def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, An
 
 
 def planning_time(report: BenchmarkReport, folder: str) -> None:
-    """Reports CPU seconds of planning, and the largest error of counts relative to the counts of single studies."""
+    """Reports the CPU seconds of planning, and the largest error of counts relative to those of single studies."""
     sizes = ",".join(map(str, range(1, 4 if report.smoke else 1001)))
     sweeps = {"1,000 batch sizes × 5 seeds": (f"batch_size={sizes}", "seed=0,1,2,3,4")}
     if not report.smoke:
@@ -135,7 +135,7 @@ def planning_time(report: BenchmarkReport, folder: str) -> None:
 
 
 def main() -> None:
-    """Runs the sweeps and reports the ratios."""
+    """Runs the sweeps, and reports the ratios."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     arguments = {"--planning": {"action": "store_true", "help": "measure only the CPU seconds of planning"}}
     with open_report(__doc__, arguments) as report, tempfile.TemporaryDirectory() as folder:

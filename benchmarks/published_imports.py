@@ -2,15 +2,15 @@
 
     python benchmarks/published_imports.py [--json FILE] [--smoke]
 
-The input is a synthetic archive in the format of Shallue et al. 2018: every fifteenth of the 454 studies with all of
+The input is a synthetic archive in the format of Shallue et al. (2018): every fifteenth of the 454 studies with all of
 its trials, 220 MB of text. Every run is a separate process, and runs alternate. Our runs end when the store is flushed
-to disk. The start of Python is not timed.
+to disk. The start-up of Python is not timed.
 
-1. Folder to store, compared with pandas.read_csv per trial and one concat per study without output: the median ratio of
-   three consecutive pairs of runs.
-2. .tar.bz2 to store, including sha256, compared with `bzip2 -dc` without output: the fastest of five runs of each. Our
-   import uses two cores and bzip2 one, so other load on the machine slows down only our import. The median is also
-   reported.
+1. Import from a folder, compared with pandas.read_csv per trial and one concat per study without output: the median
+   ratio of three consecutive pairs of runs.
+2. Import from a .tar.bz2, including sha256, compared with `bzip2 -dc` without output: the fastest of five runs of each.
+   Our import uses two cores and bzip2 uses one, so other load on the machine slows down only our import. The median is
+   also reported.
 """
 
 import json
@@ -73,7 +73,7 @@ def run(program: str, *arguments: object) -> tuple[float, float]:
 
 
 def run_import(path: Path, folder: Path, digest: str = "") -> tuple[float, float]:
-    """Imports into a new store, and returns the seconds and the peak memory in MB."""
+    """Imports into a new store. Returns the seconds and the peak memory in MB."""
     shutil.rmtree(folder, ignore_errors=True)
     return run(IMPORT, path, folder, digest)
 

@@ -3,7 +3,7 @@
     python benchmarks/quickstart.py [--against DIR] [--json FILE] [--smoke]
 
 The commands are those of the Makefile after installation, with a new store and a new cache folder. CPU time is the user
-and system time of a command and of all processes that it starts. --against first measures another checkout with the
+and system time of a command and all processes that it starts. --against first measures another checkout with the
 packages installed for this Python.
 """
 
@@ -29,7 +29,7 @@ class Cost(NamedTuple):
 
 
 def commands(checkout: Path, folder: Path) -> list[list[str]]:
-    """Returns the commands of `make quickstart` after installation, with store and figures in ``folder``."""
+    """Returns the commands of `make quickstart` after installation, with the store and figures in ``folder``."""
     where = [f"STORE={folder / 'store'}", f"FIGURES={folder / 'figures'}", f"BIN={Path(sys.executable).parent}"]
     lines = subprocess.run(
         ["make", "--no-print-directory", "-n", "quickstart", *where],

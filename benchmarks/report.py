@@ -1,6 +1,6 @@
-"""Benchmark reports: figures with units and targets, an exit code, and timing helpers.
+"""Benchmark reports, which consist of figures with units and targets and determine the exit code. Timing helpers.
 
-With --smoke, a benchmark uses tiny inputs to check that it runs, and ignores targets.
+With --smoke, a benchmark uses tiny inputs, just to check that it runs, and ignores targets.
 """
 
 import argparse
@@ -56,11 +56,11 @@ class BenchmarkReport:
 def open_report(
     about: str | None, arguments: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Iterator[BenchmarkReport]:
-    """Yields a report. Then prints the machine, writes --json, and exits with code 1 if a target is missed.
+    """Yields a report. Afterwards, prints the machine, writes --json, and exits with code 1 if a target is missed.
 
     Args:
       about: description for --help.
-      arguments: command-line arguments in addition to --json and --smoke: names and keywords of ``add_argument``.
+      arguments: command-line arguments in addition to --json and --smoke, as names and keywords of ``add_argument``.
     """
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, keywords in (arguments or {}).items():
@@ -87,7 +87,7 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> dict[str, list[Any]]:
-    """Alternates between all pieces of work, round by round. Returns the results of each."""
+    """Alternates between all pieces of work, round by round. Returns the results of each piece."""
     results: dict[str, list[Any]] = {name: [] for name in work}
     for _ in tqdm(range(rounds), desc=label, disable=None):
         for name, piece in work.items():
@@ -101,7 +101,7 @@ def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs Python in the root of the repository. Exits with its errors if it fails."""
+    """Runs Python in the root of the repository. If it fails, exits with its error output."""
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:

@@ -1,9 +1,9 @@
-"""Fits the constants of the cost model to published steps, and compares the model forms that were tried.
+"""Fits the constants of the cost model to published step times, and compares the model forms that were tried.
 
     python benchmarks/step_model.py
 
-The constants belong in ``results/costs/step_constants.py``, and the tables in ``docs/predictions.md``. Errors are log₂
-of predicted over published seconds. The median and the 90 % quantile of their absolute values are shown.
+The constants belong in ``results/costs/step_constants.py``, and the tables in ``docs/predictions.md``. Errors are
+log₂(predicted / published seconds). The median and the 90 % quantile of their absolute values are printed.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ def matmuls(c: np.ndarray, t: Terms) -> np.ndarray:
 
 
 def combined(power: float, weights: float, *, joined: bool = False) -> Form:
-    """Returns the form that sums matmuls, memory and links with an exponent.
+    """Returns the form that combines the seconds of matmuls, memory and links in a sum with an exponent.
 
     Args:
       power: the exponent.
-      weights: number of times that weights pass through memory, or 0 if they count like activations.
-      joined: whether memory and links take turns, so their seconds are added first.
+      weights: number of times that weights pass through memory, or 0 if weights count like activations.
+      joined: whether memory and links take turns, in which case their seconds are added first.
     """
 
     def seconds(c: np.ndarray, t: Terms) -> np.ndarray:
@@ -37,13 +37,13 @@ def combined(power: float, weights: float, *, joined: bool = False) -> Form:
 
 
 def longest(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Returns the form without a sum: the longest of matmuls, memory and links."""
+    """Returns the form that takes the longest of matmuls, memory and links instead of a sum."""
     memory = c[2] * t.activations + 2 * t.weights
     return np.asarray(np.maximum(np.maximum(matmuls(c, t), memory), t.links) * (1 + c[3] * t.doublings))
 
 
 def fitted_exponent(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Returns the form with a fitted exponent, which is constant 4."""
+    """Returns the form with a fitted exponent as constant 4."""
     return combined(float(c[4]), 2)(c, t)
 
 
@@ -58,7 +58,7 @@ def fitted_weights(c: np.ndarray, t: Terms) -> np.ndarray:
 
 
 def without_slices(c: np.ndarray, t: Terms) -> np.ndarray:
-    """Returns the form without a loss between slices."""
+    """Returns the form that has no loss between slices."""
     return combined(1.5, 2)(np.array([*c, 0.0]), t)
 
 
@@ -102,7 +102,7 @@ def of_predictor(predictor: Fitting, steps: list[PublishedStep]) -> dict[str, ob
 
 
 def main() -> None:
-    """Prints the constants, and the errors of each form and baseline."""
+    """Prints the constants, and the errors of all forms and baselines."""
     steps, _ = load()
     dense = [one for one in steps if one.subset == DENSE]
     gpus = [one for one in steps if one.subset == GPU]

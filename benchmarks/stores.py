@@ -4,12 +4,12 @@
 
 The store contains the 454 published studies with 168,000 synthetic trials and 70 million measurements (1.3 GB). Missing
 studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of the
-measurements, and drops targets that depend on their number. Files are in the page cache, and the start of Python is not
-timed. The runs of part 1 are separate processes that alternate. Ratios are medians over pairs.
+measurements, and drops targets that depend on their number. Files are in the page cache, and the start-up of Python is
+not timed. The runs of part 1 are separate processes that alternate. Ratios are medians over pairs of runs.
 
-1. First step at a target for every workload and batch size, computed in three ways: scanning with commit records,
-   `analysis steps` from envelopes by both rules (the fastest of twenty), and reading everything into pandas. All must
-   agree.
+1. Finding the first step at a target for every workload and batch size in three ways: scanning with commit records,
+   `analysis steps` from envelopes by both rules (the fastest of twenty runs), and reading everything into pandas. All
+   answers must agree.
 2. Creating a file, and claiming, writing and committing a study of a few rows, relative to an fsync.
 3. `python -m results verify` on one core, in CPU time.
 4. The figures of benchmarks/published_imports.py.
@@ -91,7 +91,7 @@ WAYS = {
 
 
 class TimedAnswers(NamedTuple):
-    """The cost of one method, and its answers: steps to target by study, or None if the target is not reached."""
+    """The cost of a method, and its answers: the steps to the target by study, or None if the target is not reached."""
 
     seconds: float
     megabytes: float
@@ -120,7 +120,7 @@ def write(report: BenchmarkReport, folder: Path, studies: Sequence[synthetic_sto
 
 
 def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
-    """Adds the time of finding the first step at a target for every workload and batch size, with each method."""
+    """Adds the time that each method needs to find the first step at a target for every workload and batch size."""
     every = -(-rows * PANDAS_BYTES_A_ROW // _free_memory())
     work = {way: lambda way=way: _run(way, folder, every) for way in WAYS}
     runs = in_turn(work, 1 if report.smoke else PAIRS, "answers")
@@ -148,7 +148,7 @@ def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> No
 
 
 def commits(report: BenchmarkReport, folder: Path) -> None:
-    """Adds the cost of durability relative to an fsync, alternating between both."""
+    """Adds the cost of durability relative to an fsync. Measurements alternate between the two."""
     costs: dict[str, list[float]] = {"fsync": [], "create": [], "commit": []}
     small = synthetic_store.studies(1e-3, most=SMOKE_STUDIES if report.smoke else COMMITS)
     tables = [(synthetic.study, synthetic_store.tables(synthetic, np.random.default_rng(0))) for synthetic in small]
@@ -169,7 +169,7 @@ def commits(report: BenchmarkReport, folder: Path) -> None:
 def verify(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
     """Adds the number of measurements that one core verifies per second. Additional cores would contend for the GIL.
 
-    The fastest of five runs counts, because other load on the machine can only slow a run down.
+    Only the fastest of five runs counts, because other load on the machine can only slow a run down.
     """
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     program = (
@@ -196,7 +196,7 @@ def _run(way: str, folder: Path, every: int) -> TimedAnswers:
 
 
 def _agreement(runs: dict[str, list[TimedAnswers]]) -> float:
-    """Returns the fraction of the studies read by pandas for which the scan and the envelopes give the same answer."""
+    """Returns for which fraction of the studies read by pandas the scan and the envelopes give the same answer."""
     (truth, *_), (scan, *_), (enveloped, *_) = (runs[way] for way in ("pandas", "scan", "envelopes"))
     same = [scan.answers.get(name) == enveloped.answers.get(name) == steps for name, steps in truth.answers.items()]
     return float(np.mean(same)) if scan.answers.keys() == enveloped.answers.keys() else 0.0

@@ -2,7 +2,7 @@
 
     python benchmarks/synthetic_store.py STORE [--share SHARE] [--plausible]
 
-It contains all 454 published studies with 168,000 trials and 70 million measurements, or a fraction of the
+The store contains all 454 published studies with 168,000 trials and 70 million measurements, or a fraction of the
 measurements. With --plausible, the trials reach the targets of every published figure, as in benchmarks/archives.py.
 Claims, parts, commit records and envelopes are the same as those written by an import.
 """
@@ -46,7 +46,7 @@ class SyntheticStudy(NamedTuple):
 
 
 def studies(share: float = 1.0, plausibly: bool = False, most: int | None = None) -> list[SyntheticStudy]:
-    """Returns the published studies, or the first ``most``, with about ``share`` of 70 million rows in total."""
+    """Returns all published studies, or the first ``most``, with about ``share`` of 70 million rows in total."""
     paths, *published = zip(*archives.published(), strict=True)
     counts = np.rint(np.transpose(published) * TRIALS / np.sum(published)).astype(int)
     whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, weighted by their share of the budget
@@ -79,7 +79,7 @@ def _space(path: str) -> SearchSpace:
 
 
 def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.Table]:
-    """Draws the three tables of a study. As in the archive, evaluations become rarer during a trial."""
+    """Draws the three tables of a study. Like in the archive, evaluations become less frequent during a trial."""
     if synthetic.path:
         return _plausible_tables(synthetic, rng)
     status = rng.permutation(np.repeat(STATUSES, synthetic.counts))
@@ -112,7 +112,7 @@ def _tables(
     step: np.ndarray,
     columns: Mapping[str, np.ndarray],
 ) -> dict[str, pa.Table]:
-    """Builds the tables from the status, last step and metaparameters of trials, and the columns of rows."""
+    """Builds the tables from the status, last step and metaparameters of each trial, and the columns of the rows."""
     plan, trials = synthetic.study, len(status)
     study = {"study": [plan.name], "planned_trials": [trials], "plan": [plan.plan_json]}
     study |= {field: [getattr(plan, field)] for field in ("dataset", "model", "optimizer", "batch_size")}
@@ -134,7 +134,7 @@ def _tables(
 
 
 def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Draws noisy decreasing errors with few digits. Each trial has its own floor and rate.
+    """Draws noisy, decreasing errors with few digits. Floor and rate differ between trials.
 
     Args:
       rows: int[trials], number of rows of each trial.
@@ -151,7 +151,7 @@ def curves(rows: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> dic
 
 
 def write(folder: Path, synthetics: Sequence[SyntheticStudy], seed: int = 0) -> Iterator[int]:
-    """Writes missing studies using all cores, and yields the number of rows of each."""
+    """Writes missing studies, using all cores, and yields the number of rows of each study."""
     folder.mkdir(parents=True, exist_ok=True)
     visible = {commit.name for commit in store.catalogue(folder)}
     jobs = [(folder, each, (seed, i)) for i, each in enumerate(synthetics) if each.study.name not in visible]

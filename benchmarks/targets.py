@@ -1,4 +1,4 @@
-"""How hard should a task be? Derives its target from a pilot with one optimizer at one batch size.
+"""How hard should a task be? Derives a task's target from a pilot with one optimizer at one batch size.
 
     python -m sweeps task=digits_fc,digits_cnn optimizer=momentum batch_size=64 trials=32 \\
       task.targets=[] pruning=off store=results/local/pilot -m
@@ -7,10 +7,10 @@
     python benchmarks/targets.py results/local/pilot
 
 The target is the lowest validation loss that any trial of the pilot reaches within a fraction of its budget, rounded up
-to two digits. The fraction is an eighth for digits and a half for pydoc. Optimizers or batch sizes that are slower by
-up to a factor of eight or two can then also reach the target. The budget for pydoc is two epochs. In an eighth of this
-budget, models learn little more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs. Trials
-of the pilot are not part of any sweep, because the trials of a study depend on its targets.
+to two digits. The fraction is an eighth for digits and a half for pydoc. Optimizers or batch sizes that are up to eight
+times (digits) or twice (pydoc) as slow can then still reach the target. The budget for pydoc is two epochs, and in an
+eighth of it, models learn little more than byte frequencies. Targets are set in ``conf/task`` before any sweep runs.
+Trials of the pilot are not part of any sweep, because the trials of a study depend on its targets.
 """
 
 import argparse

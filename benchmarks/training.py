@@ -9,8 +9,8 @@
 2. Model FLOPs utilization = M × steps per second / peak. M is the number of FLOPs of the matmuls and convolutions in
    the loss and gradient of one step, counting two per multiply-add (``harness.compiled.jaxpr_cost``). The peak is the
    vendor's number for dense bfloat16 matmuls (``PEAKS``).
-3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches divided over all eight or into
-   four microbatches, relative to one lane per device.
+3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches split across all eight devices
+   or into four microbatches, relative to one lane per device.
 4. With --against DIR: CPU seconds of training whole studies, alternating between another checkout and this one. Each
    checkout runs its own copy of this file.
 """
@@ -57,7 +57,7 @@ class Network(NamedTuple):
 
     Attributes:
       dataset: name in the registry during the benchmark.
-      inputs, labels: shapes of one example.
+      inputs, labels: shapes of the input and the label of one example.
       classes: number of label classes.
       model, options: model in the registry and its options.
       batch_size: number of examples per step.
@@ -92,7 +92,7 @@ SMALL = {"digits_fc": (64, 300), "digits_cnn": (64, 40), "pydoc_transformer": (1
 
 
 def register(network: Network) -> None:
-    """Registers a data set of random numbers: four batches of uint8 images or tokens."""
+    """Registers a data set of random numbers, which consists of four batches of uint8 images or tokens."""
     import numpy as np
 
     from workloads import losses, registry
@@ -211,9 +211,9 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 
 
 def by_hand(key: Any, steps: int) -> Callable[[], float]:
-    """Returns a function that measures steps per second of a hand-written loop with a donated jitted step.
+    """Returns a function that measures steps per second of a hand-written loop with a jitted step that donates.
 
-    Like our engine, it uses full-precision float32 matmuls. Accelerators reduce the precision by default.
+    Like our engine, the loop uses full-precision float32 matmuls. Accelerators reduce the precision by default.
     """
     import jax
     import jax.numpy as jnp
@@ -260,7 +260,7 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
 
 
 def speed(report: Any, precision: str) -> None:
-    """Adds the rates of the engine and the hand-written loop, measured alternately, and the fraction of the peak."""
+    """Adds the rates of the engine and the hand-written loop, which alternate, and the fraction of the peak."""
     import jax
     from report import in_turn, median_ratio
 
@@ -320,7 +320,7 @@ def emulated(smoke: bool) -> None:
 
 
 def measured(smoke: bool) -> None:
-    """Prints the CPU seconds of training by task as JSON, excluding compilation."""
+    """Prints the CPU seconds of training for each task as JSON, excluding compilation."""
     from harness.run import Settings
     from harness.runners import engine
     from harness.trials import search
@@ -341,7 +341,7 @@ def measured(smoke: bool) -> None:
 
 
 def against(report: Any, other: Path) -> None:
-    """Adds the CPU time of another checkout relative to this one, measured alternately."""
+    """Adds the CPU time of another checkout relative to this one. Measurements alternate between the two."""
 
     def by(checkout: Path) -> dict[str, float]:
         environment = os.environ | {"PYTHONPATH": str(checkout), "JAX_PLATFORMS": "cpu"}
@@ -358,7 +358,7 @@ def against(report: Any, other: Path) -> None:
 
 
 def main() -> None:
-    """Runs the inner command of a subprocess, or all measurements."""
+    """Runs the inner command in a subprocess, otherwise all measurements."""
     parser = argparse.ArgumentParser(add_help=False)
     for name in ("--emulated", "--measured", "--smoke"):
         parser.add_argument(name, action="store_true")

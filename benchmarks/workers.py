@@ -3,7 +3,7 @@
     python benchmarks/workers.py [--json FILE] [--smoke]
 
 Runs the complete sweep with the local launcher and temporary stores: once to fill the compilation cache, then with one
-worker and with two. Each worker is bound to one core.
+worker and with two workers. Each worker is bound to one core.
 """
 
 import sys
@@ -25,7 +25,7 @@ SMOKE = ("optimizer=sgd,momentum", "batch_size=256", "trials=2", "task.budget.st
 
 
 def seconds(workers: int, sweep: Sequence[str]) -> float:
-    """Returns the wall-clock seconds of the sweep, including the start of the workers."""
+    """Returns the wall-clock seconds of the sweep, including the start-up of the workers."""
     with tempfile.TemporaryDirectory() as folder:
         request = planning.request(overrides.command_line([*sweep, f"store={folder}"]))
         for study in request.studies:

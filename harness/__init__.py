@@ -1,1 +1,1 @@
-"""Measurement: search, random numbers, programs that advance trials, and the loops over them."""
+"""Runs and measures trials: search, random numbers, compiled programs, and the loops that call them."""

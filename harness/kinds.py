@@ -1,6 +1,6 @@
-"""Runners for each kind of study: functions that run its trials and answer questions about its costs.
+"""The runner of each kind of study: functions that run its trials and answer questions about its costs.
 
-Modules that import JAX are imported when a study of their kind first runs, so that listing the runners is fast.
+Modules that import JAX are imported when a study of their kind first runs, so listing the runners is fast.
 """
 
 import dataclasses
@@ -34,19 +34,19 @@ GARBAGE = 200_000
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Trials to run, and the callbacks that receive their progress.
+    """The trials to run, and callbacks that receive their progress.
 
     Attributes:
-      study: plan of the study, of the runner's kind.
+      study: plan of the study. It must be of the runner's kind.
       trials: trials of the study, with distinct ids.
       settings: settings of the run.
       checkpoints: checkpoints of the study.
       source: source of the study's data, if the plan does not specify it. See ``sweeps.kind_configs``.
-      best: results of trials that have already run. Exact pruning starts from them.
+      best: results of trials that have already run. Exact pruning uses them from the start.
       on_progress: called with the progress of the run.
       on_finished: called with newly finished trials.
       confirming: called when all trials have ended and been reported. Returns additional trials that confirm the best
-        ones.
+        trials.
       shutdown: shutdown state of this process. The process does not end during a write.
     """
 
@@ -69,24 +69,24 @@ class Runner(NamedTuple):
       run: function that runs a job and returns the outcome of each trial.
       evaluations: function that returns the steps at which a study's trials are evaluated and may end, up to the
         budget. By default, these are all steps.
-      programs: function that returns the key of a study's compiled programs. Studies with equal keys share them.
+      programs: function that returns the key of a study's compiled programs. Studies with equal keys share programs.
       over_hosts: whether multi-host runs are supported.
-      saves_in_parts: whether each process of a multi-host run saves a part of a trial. If so, all processes need access
-        to the same folder.
-      after_death: function called before the retry of a crashed process. It removes a possible cause of the crash.
+      saves_in_parts: whether each process of a multi-host run saves only a part of a trial. If so, all processes need
+        access to the same folder.
+      after_death: function called before a crashed process is retried. It removes a possible cause of the crash.
       counts: function that counts the costs of a study from its shapes, given the plan, the data source and settings.
         None for kinds without predicted costs.
-      counts_of_sizes: function that counts the costs of studies of a family, by number of examples in a step. Its
-        arguments are those of ``counts`` for one of the studies, and the numbers of examples. By default, studies are
+      counts_of_sizes: function that counts the costs of all studies of a family, by number of examples in a step. It
+        takes the arguments of ``counts`` for one of the studies, and the numbers of examples. By default, studies are
         counted one by one.
       family: function that returns a key of a study. Studies with equal keys differ only in the batch size and in
-        numbers that do not change programs.
-      verdict: function that compiles a study for a topology, given the arguments of ``counts`` and the topology. None
-        for kinds without predicted costs.
-      process: function that returns a key of a study that needs the whole machine. Studies with equal keys share a
+        numbers that do not affect the programs.
+      verdict: function that compiles a study for a topology. It takes the arguments of ``counts`` and the topology.
+        None for kinds without predicted costs.
+      process: function that returns a key of a study that needs the whole machine. Studies with equal keys share one
         process.
-      examples: function that returns the number of examples in a step, on which its cost depends.
-      lanes: whether a program can run several trials and divide a batch over devices.
+      examples: function that returns the number of examples in a step, which determines the cost of the step.
+      lanes: whether a program can run several trials at a time and split a batch across devices.
     """
 
     run: Callable[[Job], Outcomes]
@@ -105,7 +105,7 @@ class Runner(NamedTuple):
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
-    """Returns a function whose module is imported on the first call."""
+    """Returns a function that imports its module on the first call."""
     return lambda *arguments: getattr(importlib.import_module(module), name)(*arguments)
 
 
@@ -143,7 +143,7 @@ def _layout(job: Job) -> Outcomes:
 
 
 def _discard_kernel(study: Any) -> None:
-    """Removes the cached kernel, which may have crashed the process, so that it is recompiled."""
+    """Removes the cached kernel, which may have caused the crash, so it is recompiled."""
     from workloads.factorization import fused
 
     if study.kernel == "fused":
@@ -195,10 +195,10 @@ def answer(question: Question) -> Answer:
 
 
 def answer_all() -> None:
-    """Answers the questions of ``harness.costs.questions`` from standard input (one JSON line each).
+    """Reads questions of ``harness.costs.questions`` from standard input (one JSON line each), and answers them.
 
-    Prints one line per question: the fields of ``Counts``, the fields of ``Verdict`` if there is a topology, or
-    ``refused``. Studies of a family are counted together when the first of them is answered.
+    Prints one line per question: the fields of ``Counts``, the fields of ``Verdict`` if the question has a topology, or
+    ``refused``. All studies of a family are counted together when the first of them is answered.
     """
     gc.set_threshold(GARBAGE)
     questions = [_question(line) for line in sys.stdin]
@@ -218,7 +218,7 @@ def _question(line: str) -> Question:
 
 
 def _family(question: Question) -> Hashable:
-    """Returns a key of questions that are answered together. Questions that compile are answered one by one."""
+    """Returns a key. Questions with equal keys are answered together. Those that compile have distinct keys."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
     if question.topology is not None or runner.counts_of_sizes is None:

@@ -1,4 +1,4 @@
-"""A run of a study: settings, progress and the record of measurements."""
+"""The settings, progress and measurements of a run of a study."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -25,21 +25,21 @@ class Settings:
     """Settings of a run. On a CPU, only ``shards`` and ``microbatches`` affect the results of a finished trial.
 
     Attributes:
-      lanes: number of trials to run concurrently, rounded up to a multiple of the number of devices they are divided
-        over. The default depends on the study.
-      lane_strategy: ``map``, ``vmap``, or ``auto``, which is map on a CPU and vmap on GPUs and TPUs.
+      lanes: number of trials to run concurrently, rounded up to a multiple of the number of devices they are split
+        across. The default depends on the study.
+      lane_strategy: ``map``, ``vmap``, or ``auto``, which means map on a CPU and vmap on GPUs and TPUs.
       time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit), or None for no limit.
       flush_seconds: interval at which finished trials are reported while others train.
-      shards: number of devices that each batch is divided over. Values above 1 change results within rounding. By
-        default (None), the smallest number that fits in memory.
-      mesh: devices of each trial, such as ``data:2 model:4``. Batches are divided over the ``data`` axis. By default,
-        the mesh has only this axis, of size ``shards``.
-      layout: tensor axes of the model that are divided over mesh axes, such as ``embed:data mlp:model``, or the name of
-        a preset. Changes results within rounding.
-      microbatches: number of parts that each shard of a batch is divided into. They are processed one after another to
-        save memory. Values above 1 change results within rounding. By default (None), the smallest number that fits in
-        memory.
-      checkpoint_seconds: minimum interval between checkpoints of running trials. With None, they are saved only when
+      shards: number of devices that each batch is split across. Values above 1 change results within rounding. The
+        default (None) is the smallest number for which the trial fits in memory.
+      mesh: mesh of devices for each trial, such as ``data:2 model:4``. Batches are split across the ``data`` axis. By
+        default, the mesh has only this axis, of size ``shards``.
+      layout: tensor axes of the model that are sharded across mesh axes, such as ``embed:data mlp:model``, or the name
+        of a preset. A layout changes results within rounding.
+      microbatches: number of parts that each shard of a batch is split into. They are processed one after another to
+        save memory. Values above 1 change results within rounding. The default (None) is the smallest number for which
+        the trial fits in memory.
+      checkpoint_seconds: minimum interval between checkpoints of running trials. With None, trials are saved only when
         the run is stopped. Resuming does not change results.
       checkpoint_dir: folder or URL of the checkpoints. By default (None), they are stored with the results of their
         study.
@@ -66,7 +66,7 @@ class RunProgress(NamedTuple):
       live: number of running trials, by steps taken so far.
       steps: number of steps taken in this run, summed over trials.
       train_seconds: seconds spent on these steps.
-      seconds: seconds since the first step began, including evaluations and everything else.
+      seconds: seconds since the first step began, including evaluations and all other work.
     """
 
     doing: str = STARTING
@@ -83,21 +83,22 @@ class RunProgress(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Measurements of a run of a study, or of some of its finished trials, with all their evaluations.
+    """Measurements of a run of a study, or of some of its finished trials, including all of their evaluations.
 
     Attributes:
       trials: trials with their seeds and metaparameters.
       outcomes: outcomes of these trials, by id.
       trial, step: int32[rows], trial and step of each evaluation, sorted by (trial, step).
-      metrics: arrays [rows] by name: float32 metrics, then additional columns of the kind (see
+      metrics: arrays [rows] by name: float32 metrics, followed by additional columns of the study's kind (see
         ``results.plans.kinds``).
       compile_seconds: seconds spent on building programs in this run (for a factorization, before its first epoch).
       train_seconds, evaluate_seconds, run_seconds: seconds spent on training, on evaluations and in total, excluding
         compilation.
       trial_steps: number of steps taken, summed over trials. Even in a partial record, this number and the seconds
-        cover all trials of the run so far. They are None if the run did not take a step.
+        cover all trials of the run so far. All of them are None if the run did not take a step.
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
-      lanes, lane_strategy, shards, microbatches: values that were used, or None if the kind does not have lanes.
+      lanes, lane_strategy, shards, microbatches: values that were used, or None if the study's kind does not have
+        lanes.
     """
 
     trials: Sequence[Trial]
@@ -122,6 +123,6 @@ OnFinished = Callable[[Record], None]
 
 
 def unmeasured(trials: Sequence[Trial], end: TrialOutcome) -> Record:
-    """Returns the record of trials that all ended with this outcome before any measurement."""
+    """Returns the record of trials that all ended with the same outcome before any measurement."""
     empty = np.empty(0, np.int32)
     return Record(trials, {trial.id: end for trial in trials}, empty, empty, {})

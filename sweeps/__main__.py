@@ -31,7 +31,7 @@ _HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Runs the studies of a command line and returns the exit code: 1 if any study failed."""
+    """Runs the studies of a command line, and returns the exit code, which is 1 if any study failed."""
     if attempts.VARIABLE in os.environ:
         from sweeps.launchers.attempt import end_with_parent
 
@@ -130,13 +130,13 @@ def _sweep(request: "Request", hook: "Hook") -> int:
 
 
 def _show_no_rows() -> None:
-    """Prints an empty table if CSV or JSON was requested."""
+    """Prints an empty table if CSV or JSON output was requested."""
     if printing.is_data():
         printing.show(_HEADER, (), str)
 
 
 def _report_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
-    """Prints the studies that are skipped because they failed too often."""
+    """Prints which studies are skipped because they failed too often."""
     if studies:
         names = [study.name for study in studies]
         named = ", ".join(names[:_NAMED])

@@ -1,6 +1,7 @@
-"""Replaces ``protocol=archive`` with the numbers of a study in the imported archive of Shallue et al. 2018.
+"""Replaces ``protocol=archive`` with a study's numbers in the imported archive of Shallue et al. (2018).
 
-This happens while a command line is composed, so plans and the words of single studies do not depend on the archive.
+The replacement happens while a command line is composed, so plans and the words of single studies do not depend on the
+archive.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ _OWN = ("protocol", "archive.store", "archive.workload")
 
 
 def workload_words(preset: str) -> Words:
-    """Returns the words that name the workload of a preset in the archive, or none for other presets."""
+    """Returns the words that name the workload of a preset in the archive, or no words for other presets."""
     return (f"archive.workload={preset.removeprefix(_PRESETS)}",) if preset.startswith(_PRESETS) else ()
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raises BadInput if words set values that the archive's protocol replaces."""
+    """Raises BadInput if words set values that the archive's protocol would replace."""
     if f"protocol={ARCHIVE}" not in words:
         return
     for word in words:
@@ -35,7 +36,7 @@ def with_numbers(config: Config, words: Words) -> tuple[dict[str, Any], Words]:
     """Returns the configuration and the words of a study, with ``protocol=archive`` replaced by the archive's numbers.
 
     Raises:
-      BadInput: the archive was not imported, or it does not have the study.
+      BadInput: the archive was not imported, or it does not contain the study.
     """
     if config.get("protocol") != ARCHIVE:
         return dict(config), words

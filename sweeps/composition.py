@@ -1,4 +1,4 @@
-"""Composes the configuration of every study on a command line. Errors are one line each."""
+"""Composes the configuration of every study on a command line. Each error is a single line."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ _REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError,
 
 
 class _Base(NamedTuple):
-    """A configuration composed by Hydra from choices in groups, with the name of the task and the preset's axes."""
+    """A configuration that Hydra composed from choices in groups, with the name of the task and the preset's axes."""
 
     config: DictConfig
     task: str
@@ -50,10 +50,10 @@ class _Base(NamedTuple):
 
 @dataclasses.dataclass
 class _Model:
-    """A composed point. Points that differ only in scalar values are derived from copies of it.
+    """A composed point. Points that differ from it only in scalar values are derived from copies.
 
     Attributes:
-      config: configuration of the point, used to try new values.
+      config: configuration of the point, on which new values are tried.
       plain: configuration as plain data.
       texts: overrides of the point, by key.
       known: values by override, converted to the schema's types.
@@ -66,13 +66,13 @@ class _Model:
 
     @classmethod
     def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
-        """Returns the model of a point, or None if an override could change several values (by interpolation)."""
+        """Returns the model of a point, or None if an override could change several values through interpolation."""
         texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
         within = any(one.startswith(f"{other}.") for one in texts for other in texts)
         return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
 
     def values(self, point: Overrides) -> Plain | None:
-        """Returns the values in which another point differs, by key, or None if Hydra must compose one of them."""
+        """Returns the values in which another point differs, by key. Returns None if Hydra must compose one of them."""
         changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
         for override in changed:
             if str(override.input_line) not in self.known and not self._learn(override):
@@ -80,7 +80,7 @@ class _Model:
         return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
 
     def with_values(self, values: Config) -> Plain:
-        """Returns the plain data of the point with some values replaced."""
+        """Returns the plain data of the point, with some values replaced."""
         plain = _copied(self.plain)
         for key, value in values.items():
             *sections, name = key.split(".")
@@ -124,8 +124,8 @@ def compose_points(line: CommandLine) -> list[Point]:
     Hydra composes each distinct choice of groups once. Values are then set on copies of the result.
 
     Returns:
-      One point per study. The configuration is plain data in the shape of ``sweeps.kind_configs.config()``, and
-      sections of other kinds are None. The words exclude the store and the launcher's settings.
+      One point per study. Its configuration is plain data in the shape of ``sweeps.kind_configs.config()``, in which
+      sections of other kinds are None. Its words exclude the store and the launcher's settings.
 
     Raises:
       BadInput: the command line is invalid.
@@ -169,10 +169,10 @@ def _composed(line: CommandLine) -> list[Point]:
 
 
 def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
-    """Splits a command line into one per preset that it combines. Empty for a single preset that has its own file.
+    """Splits a command line into one for each preset that it combines. Empty for a single preset with its own file.
 
     Raises:
-      BadInput: there are several presets, or a preset is a sweep, but -m is missing.
+      BadInput: -m is missing although there are several presets or a preset is a sweep.
     """
     named = [override for override in parsed if override.key_or_group == "experiment"]
     if not named:
@@ -195,7 +195,7 @@ def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
 
 
 def _check_commas(parsed: Overrides) -> None:
-    """Raises BadInput if the commas of a mesh or layout in Mesh-TensorFlow's notation would be parsed as a sweep."""
+    """Raises BadInput if commas in Mesh-TensorFlow's notation of a mesh or layout would be parsed as a sweep."""
     if not any(override.key_or_group == "strict" and override.value() is False for override in parsed):
         return
     for override in parsed:
@@ -206,7 +206,7 @@ def _check_commas(parsed: Overrides) -> None:
 
 
 def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
-    """Raises BadInput if a preset has axes but -m is missing."""
+    """Raises BadInput if -m is missing although a preset has axes."""
     if swept := ", ".join(axes):
         store = () if line.store is None else (f"store={line.store}",)
         command = shlex.join((*line.overrides, *store))
@@ -214,7 +214,7 @@ def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
 
 
 def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _Base]) -> Iterator[Point]:
-    """Yields each point with its configuration. Adds missing choices to ``bases``.
+    """Yields each point with its configuration. Missing choices are added to ``bases``.
 
     Raises:
       BadInput: an override on the command line does not apply to any point.
@@ -285,7 +285,7 @@ def _adds(override: Override) -> bool:
 
 
 def _searched(key: str, config: DictConfig) -> str:
-    """Returns the end of an error message if the key is a searched metaparameter, otherwise an empty string."""
+    """Returns the end of an error message if the key is a metaparameter that is searched, otherwise an empty string."""
     name = key.rpartition(".")[2]
     for section in ("task.space", "optimizer.space"):
         ranges = OmegaConf.select(config, section) or {}
@@ -331,7 +331,7 @@ def _with(base: _Base, point: Overrides) -> DictConfig:
 
 
 def _check_within(config: DictConfig, key: str, task: str) -> None:
-    """Raises BadInput for a key inside a section that is null, because it belongs to another task or is the targets."""
+    """Raises BadInput for a key in a section that is null, because it belongs to another task or holds the targets."""
     parts = key.split(".")
     for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
         if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
@@ -348,7 +348,7 @@ def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
 
 
 def _reword(error: Exception, lines: Sequence[str]) -> str:
-    """Shortens Hydra's error to one line that includes the offending word."""
+    """Shortens Hydra's error to one line that includes the invalid word."""
     text = f"{error}\n{error.__cause__ or ''}"
     unknown = re.search(r"Could not override '([^']+)'", text)
     if unknown and unknown[1] not in _keys():
@@ -397,7 +397,7 @@ def _plain(config: DictConfig, kind: str) -> Plain:
 
 
 def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
-    """Raises BadInput for a key outside the schema, because Hydra accepts any key with a plus sign."""
+    """Raises BadInput for a key that is not in the schema. Hydra itself would accept any key with a plus sign."""
     fields = _fields(shape)
     for key in map(str, config):
         if key not in fields:
@@ -407,7 +407,7 @@ def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
 
 
 def _keys(shape: Any = None, prefix: str = "") -> list[str]:
-    """Returns every dotted key that an override may set, and `experiment`."""
+    """Returns all dotted keys that an override may set, including `experiment`."""
     keys = ["experiment"] if not prefix else []
     for key, kind in _fields(shape or kind_configs.config()).items():
         if not prefix and key in ("kind", "tasks"):  # only a task's file sets kind, and tasks is read before
@@ -418,7 +418,7 @@ def _keys(shape: Any = None, prefix: str = "") -> list[str]:
 
 
 def _shapes(shape: Any = None) -> Plain:
-    """Returns all dataclasses nested in a shape, by name."""
+    """Returns all dataclasses nested in a shape (itself a dataclass), by name."""
     own = shape or kind_configs.config()
     kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
     nested = [kind for kind in kinds_of_fields if dataclasses.is_dataclass(kind)]

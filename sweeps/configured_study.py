@@ -1,4 +1,4 @@
-"""A study of any kind read from a configuration, and its search ranges."""
+"""A study of any kind, read from a configuration, and its search ranges."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -27,10 +27,10 @@ class ConfiguredStudy(NamedTuple, Generic[P]):
 
 
 def ranges(space: Config) -> Mapping[str, Fields]:
-    """Returns the set fields of each range, for ``results.plans.search_space.SearchSpace.from_plan``.
+    """Returns those fields of each range that are set, for ``results.plans.search_space.SearchSpace.from_plan``.
 
     Args:
-      space: ranges of metaparameters in a configuration: the fields of a range, or a fixed number.
+      space: ranges of metaparameters in a configuration. Each is given as the fields of a range or as a fixed number.
     """
     found = {}
     for name, value in space.items():

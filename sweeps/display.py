@@ -29,12 +29,12 @@ BAR_COLUMNS = 17  # width of the bar and its percentage
 
 
 class Display:
-    """The display of a running sweep. Use it as a context manager, which removes its heartbeats on exit.
+    """The display of a running sweep. Use it as a context manager. On exit, it removes its heartbeats.
 
     Args:
       store: folder of the store.
-      forecast: forecast of the sweep, updated by the display.
-      beats: whether to write heartbeats. Studies on a cluster write their own.
+      forecast: forecast of the sweep. The display updates it.
+      beats: whether to write heartbeats. Studies on a cluster write their own heartbeats.
       notify: called when a study fails or stalls, with the arguments of ``notify.Hook.send``.
     """
 
@@ -128,7 +128,7 @@ class Display:
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
     def _write(self, line: str, event: str, study: str) -> None:
-        """Writes a line above the bar (or, without a bar, with the time of day). Sends it as an event of a study."""
+        """Writes a line above the bar, or with the time of day if there is no bar. Sends it as an event of a study."""
         self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
         self._notify(event, line, study=study)
 
@@ -143,7 +143,7 @@ class Display:
         self._bar.set_description_str(cut(self._text(now), columns - BAR_COLUMNS))
 
     def _seconds_left(self, now: float) -> float | None:
-        """Returns the last forecast minus the time elapsed since."""
+        """Returns the last forecast minus the time that has elapsed since then."""
         return self._left and max(0.0, self._left.seconds - (now + FORECAST_SECONDS - self._forecast_at))
 
     def _text(self, now: float, *, both: bool = False) -> str:
@@ -180,7 +180,7 @@ def _time() -> str:
 
 
 def short_names(slugs: StringMap) -> dict[str, str]:
-    """Returns slugs without their common leading words, by the same keys."""
+    """Returns slugs without the leading words that all of them share, by the same keys."""
     words = {name: slug.split("-") for name, slug in slugs.items()}
     columns = list(zip(*words.values(), strict=False))
     shared = sum(itertools.accumulate((len(set(column)) == 1 for column in columns), min)) if len(words) > 1 else 0
@@ -195,5 +195,5 @@ def clock(seconds: float) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Truncates a text to a width and marks the cut with …."""
+    """Truncates a text to a width and marks the truncation with …."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"

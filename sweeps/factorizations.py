@@ -1,4 +1,4 @@
-"""Reads configurations into plans of kind ``cores``, and prepares their data."""
+"""Reads configurations into plans of kind ``cores``, and prepares the data of these plans."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
     """Returns the study of a factorization's configuration, and its data source (registry name and options).
 
     Raises:
-      BadInput: the configuration is invalid. Checks that would read the data are omitted.
+      BadInput: the configuration is invalid. Checks that would have to read the data are omitted.
     """
     ratings = config["ratings"]
     als = config["als"]
@@ -84,18 +84,18 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
 
 
 def notes(studies: Sequence[Factorization]) -> list[str]:
-    """Returns notes for readers of the studies' plans."""
+    """Returns notes on the studies, for users who read their plans."""
     return ["a step of als is an epoch, and its studies run one after another"]
 
 
 def links(one: ConfiguredStudy[Factorization]) -> float:
-    """Returns the number of links in an epoch of a study, or infinity if it is unknown until the data are prepared."""
+    """Returns the number of links in an epoch of a study, or infinity if unknown because the data are not prepared."""
     size = prepared.size(registry.ratings(one.source or {}))
     return math.inf if size is None else float(size.links)
 
 
 def _version(source: RatingsSource, *, data_needed: bool) -> str:
-    """Returns the version of ratings. For missing ratings of known size, returns a placeholder."""
+    """Returns the version of ratings, or a placeholder if the ratings are missing but their size is known."""
     try:
         return source.version()
     except BadInput:
@@ -165,7 +165,7 @@ def _check_size(study: Factorization, ratings: Ratings) -> None:
 
 
 def _memory_needed(study: Factorization, ratings: Ratings) -> tuple[int, str, str]:
-    """Returns the approximate peak memory of a study, its description and a remedy, for ``memory.require``."""
+    """Returns a study's approximate peak memory, its description and a remedy, for ``memory.require``."""
     from workloads.factorization.training import GATHER_BYTES, hub_bytes  # imports JAX
 
     sides = ratings.train.row_count, ratings.train.column_count

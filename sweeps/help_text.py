@@ -65,7 +65,7 @@ def _help(about: str) -> str:
 
 
 def _about(group: str, name: str) -> str:
-    """Returns the first comment line of a choice's file, or of a preset in a table."""
+    """Returns the first comment line of a choice: that of its file or, for a preset in a table, of its entry."""
     place = overrides.place_in_table(name) if group == "experiment" else None
     if place is None:
         heads = (line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))

@@ -13,16 +13,16 @@ from sweeps.configured_study import Config, ConfiguredStudy, Say
 
 
 class Reader(NamedTuple):
-    """A reader of configurations of one kind of study.
+    """A reader for the configurations of one kind of study.
 
     Attributes:
-      noun: name of these studies in messages.
-      shape: dataclass of the keys of this kind, in addition to the keys of all studies.
-      sections: keys that are set only by tasks of this kind. In studies of other kinds, they are null.
+      noun: noun for these studies in messages.
+      shape: dataclass of the keys that are specific to this kind, in addition to the keys of all studies.
+      sections: keys that only tasks of this kind set. In studies of other kinds, they are null.
       read: function that reads a configuration (plain data) into a study. Raises BadInput if it is invalid.
-      command: command of ``python -m analysis`` that reads the results.
-      notes: function that returns notes for readers of some plans.
-      data_lines: function that returns lines for the user about the data of studies, called before they run.
+      command: command of ``python -m analysis`` that analyzes the results.
+      notes: function that returns notes on some studies, for users who read their plans.
+      data_lines: function that returns lines for the user about the data of studies. It is called before they run.
       examples: function that returns the number of examples or links in a step of a study, or infinity if unknown.
       make_ready: function that prepares the data of studies and reports on them line by line.
     """
@@ -65,7 +65,7 @@ READERS = {
 
 @functools.cache
 def config() -> type:
-    """Returns a dataclass with the keys of all kinds of studies."""
+    """Returns a dataclass that has the keys of all kinds of studies."""
     shapes = (schema.StudyConfig, *(reader.shape for reader in READERS.values()))
     return dataclasses.dataclass(type("Config", shapes[::-1], {}))  # fields of the last base come first
 

@@ -1,4 +1,4 @@
-"""Launchers by name in `conf/launcher`: ways to run the studies of a sweep."""
+"""The launchers, by name in `conf/launcher`. A launcher is a way to run the studies of a sweep."""
 
 import dataclasses
 

@@ -94,7 +94,7 @@ def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
 
 
 def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
-    """Returns the plan's fields about a Transformer, and its named axes."""
+    """Returns a plan's fields that describe a Transformer, and the Transformer's named axes."""
     shape = _shape(step)
     changed = [f"{name}{value}".lower() for name, value in sorted(step["shape"].items())]
     fields = {
@@ -108,7 +108,7 @@ def _of_shape(step: Config) -> tuple[None, Config, Tensors]:
 
 
 def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
-    """Returns the options of a task's own data set, the plan's fields about its step, and the model's named axes."""
+    """Returns the options of a task's own data set, the plan's fields about a step, and the model's named axes."""
     from harness.step import shardings
 
     step = config["step"]
@@ -147,7 +147,7 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
 
 
 def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) -> None:
-    """Raises BadInput unless the model has the tensors to keep."""
+    """Raises BadInput unless the model has all tensors that should be kept."""
     from harness.runners import layouts
 
     known = layouts.kept_names(study, source)
@@ -156,7 +156,7 @@ def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) 
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
-    """Returns notes for readers of the studies' plans."""
+    """Returns notes on the studies, for users who read their plans."""
     engines = {study.engine_name for study in studies}
     texts = {
         EMULATED: "emulated devices show results, redundancy, memory and bytes, but not speed",
@@ -187,7 +187,7 @@ def _shape(step: Config) -> Shape:
 
 
 def _hardware(engine: str, asked: str | None) -> str:
-    """Returns the device whose costs are predicted: the topology's device, otherwise the requested one."""
+    """Returns the device that costs are predicted for: the topology's device, otherwise the requested device."""
     if asked is not None:
         check_choice("hardware", asked.partition(";")[0], HARDWARE)
         described(asked)  # checks the options
@@ -206,7 +206,7 @@ def _hardware(engine: str, asked: str | None) -> str:
 
 
 def _devices(engine: str, asked: int | None) -> int | None:
-    """Returns the number of devices of a mesh: the topology's, otherwise as requested. None if neither is given."""
+    """Returns a mesh's number of devices: the topology's, otherwise the requested number. None if neither is given."""
     if asked is not None:
         check_int("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):
@@ -233,7 +233,7 @@ def _read(config: Config, tensors: Tensors, text: str) -> tuple[str, Layout | st
 
 
 def _check_devices(study: LayoutStudy) -> None:
-    """Raises BadInput if this machine lacks the devices for a study."""
+    """Raises BadInput if this machine does not have enough devices for a study."""
     kind, devices = processors.accelerators()
     physical = len(processors.physical_cores())
     if study.engine_name == DEVICE and study.device_count > (devices or physical):

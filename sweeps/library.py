@@ -1,15 +1,15 @@
-"""Python API: defines studies by keyword arguments and returns their measurements as tables.
+"""Python API, which defines studies by keyword arguments and returns their measurements as tables.
 
     import sweeps
 
     studies = sweeps.sweep(task="digits_fc", optimizer=["sgd", "nesterov"], batch_size=[16, 64], trials=8)
     tables = sweeps.measure(studies, "results/mine")
 
-Keys and values are those of `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
+Keys and values are listed by `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
 and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script. To use
 your own model, pass a function from a module: ``study(model=my_models.net)``, or ``model={"name": my_models.net,
-"width": 64}`` with options. Workers import it, so it cannot be defined in the script or the notebook. Imports are
-inside functions, which makes importing this module fast.
+"width": 64}`` with options. Workers import this function, so it cannot be defined in the script or the notebook. This
+module imports others inside functions, so importing it is fast.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ Study: TypeAlias = "ConfiguredStudy[Any]"
 
 
 def study(**values: Any) -> Study:
-    """Returns a validated study without running it. Does not import JAX.
+    """Returns a validated study without running the study. Does not import JAX.
 
     Args:
-      values: numbers, strings, booleans, None, lists and dicts by key, such as ``batch_size=64``.
+      values: values by key, such as ``batch_size=64``: numbers, strings, booleans, None, lists and dicts.
 
     Raises:
-      BadInput: the study is invalid. The checks are the same as for a command line.
+      BadInput: the study is invalid. It is checked in the same way as on a command line.
     """
     if "experiment" in values:
         raise BadInput("experiment is the name of a sweep. Pass it to sweep().")
@@ -47,11 +47,12 @@ def study(**values: Any) -> Study:
 
 
 def sweep(**values: Any) -> list[Study]:
-    """Returns the validated studies of a sweep without running them. Does not import JAX.
+    """Returns the validated studies of a sweep without running the studies. Does not import JAX.
 
     Args:
-      values: like those of ``study``, but a list or tuple is an axis, and each combination is a study. To pass a list
-        as a value, wrap it in another list. ``experiment="quickstart"`` selects a preset, which other values override.
+      values: as in ``study``, except that a list or tuple is an axis, and each combination of values is a study. To
+        pass a list as a value, wrap it in another list. ``experiment="quickstart"`` selects a preset, which other
+        values override.
 
     Raises:
       BadInput: a study is invalid.
@@ -67,7 +68,7 @@ def measure(
     settings: "Settings | None" = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> "Tables":
-    """Runs trials that are missing from a store in worker processes, and returns the results of the studies.
+    """Runs those trials that are missing from a store in worker processes, and returns the results of the studies.
 
     Args:
       studies: studies from ``study`` or ``sweep``.
@@ -80,8 +81,8 @@ def measure(
       The pandas tables ``studies``, ``trials`` and ``measurements``, like those from ``results.store.read``.
 
     Raises:
-      BadInput: the store is not writable or contains a different plan, or the data do not match a study.
-      RuntimeError: some studies failed. The others are stored. Repeating the call retries the failed ones.
+      BadInput: the store is not writable, the store contains a different plan, or the data do not match a study.
+      RuntimeError: some studies failed. The others are stored. If you repeat the call, it retries the failed studies.
     """
     import pandas as pd
 
@@ -110,7 +111,7 @@ def measure(
 
 
 def _named(values: Fields) -> Fields:
-    """Returns values in which models given as functions are replaced by their qualified names."""
+    """Returns values in which models that are given as functions are replaced by their qualified names."""
     model = values.get("model")
     if callable(model):
         return {**values, "model": packages.name_of(model)}

@@ -1,4 +1,4 @@
-"""Limits of a sweep and its studies: hours, device-hours and failures. Reaching one saves and ends the studies."""
+"""Limits of a sweep and its studies: hours, device-hours and failures. At a limit, studies are saved and ended."""
 
 import math
 import time
@@ -17,7 +17,7 @@ _time_is_up: list[bool] = []  # not empty after ``time_is_up`` has been called
 
 
 def time_is_up() -> None:
-    """Ends all studies of this process, as if the sweep reached a limit. Called from a signal handler."""
+    """Ends all studies of this process, as if the sweep had reached a limit. Called from a signal handler."""
     _time_is_up.append(True)
 
 
@@ -69,7 +69,7 @@ class Limits:
         return None
 
     def is_over(self, name: str) -> bool:
-        """Returns whether a running study has reached one of its own limits or a limit of the sweep."""
+        """Returns whether a running study has reached one of its limits or one of the sweep's limits."""
         most = self.study.max_device_hours
         if most is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR

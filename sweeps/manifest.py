@@ -1,21 +1,21 @@
 """python -m sweeps.manifest …: writes one JobSet for each study of `python -m sweeps …`, to run it on Kubernetes.
 
-The output is YAML for `kubectl apply -f -`. Words are those of a sweep, except for `launcher`, and these:
+The output is YAML for `kubectl apply -f -`. Words are those of a sweep (except `launcher`) and the following:
 
   topology=v6e:4x4       TPU slice of each study: v4, v5e, v5p, v6e or tpu7x, and its chips
-  machine=TYPE           machine type of the hosts (default: the one with the fewest hosts)
-  gpu=nvidia-h100-80gb gpus=8 hosts=2   GPUs instead: label of the nodes, GPUs of each host, number of hosts
+  machine=TYPE           machine type of the hosts (default: the type that needs the fewest hosts)
+  gpu=nvidia-h100-80gb gpus=8 hosts=2   GPUs instead of TPUs: label of the nodes, GPUs per host, hosts
   image=IMAGE            container image, built with the Dockerfile of this package
-  store=gs://B/FOLDER    store, which must be in a bucket
+  store=gs://B/FOLDER    result store, which must be in a bucket
   queue=NAME             local queue of Kueue
   priority=NAME          priority class of the queue, or of pods if there is no queue
   spot=true              spot nodes of GKE
   placement=exclusive    exclusive (one node pool for each slice), any, or a topology level of Kueue
   account=NAME           service account of the pods (scaling-limits)
   namespace=NAME         namespace
-  name=NAME              start of the names of JobSets
-  restarts=3             restarts that are not free
-  out=DIR                writes a file for each JobSet instead of printing them
+  name=NAME              prefix of the names of JobSets
+  restarts=3             maximum number of restarts, not counting free restarts
+  out=DIR                writes one file per JobSet instead of printing all
 
 Preempted studies restart for free if they have taken a step. limits.study.max_hours limits the time of each study.
 Manifests do not contain credentials. This command contacts neither the cluster nor the store.
@@ -91,7 +91,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into this command's own words, by key, and the other words."""
+    """Splits a command line into the words of this command, by key, and all other words."""
     words = cli.as_pairs(argv, overrides.FLAGS)
     own = [word for word in words if word.partition("=")[0] in OWN]
     overrides.check_once(own)
@@ -175,7 +175,7 @@ def _texts(request: "Request", store: str, machines: Machines, options: jobset.O
 
 
 def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: jobset.Options) -> str:
-    """Returns the line that submits a study with gcluster, a program in GoogleCloudPlatform/cluster-toolkit."""
+    """Returns the line that submits a study with gcluster, a program from GoogleCloudPlatform/cluster-toolkit."""
     command = shlex.join(jobset.command(words, store, machines, None))
     line = ["gcluster", "job", "submit", "-n", name, "-e", command, "--compute-type", machines.compute_type]
     if machines.topology:

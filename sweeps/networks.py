@@ -22,10 +22,10 @@ _OFF = "False"  # YAML reads a bare `pruning: off` as false
 
 
 class Tuning(NamedTuple):
-    """The part of a study that a protocol replaces: fields of ``BatchStudy``, with ranges as in a configuration.
+    """The part of a study that a protocol replaces: fields of ``BatchStudy``, with ranges given as in a configuration.
 
     Attributes:
-      study: archive folder of the study that has this protocol, or empty.
+      study: archive folder of the study that has this protocol, or empty if there is no such study.
     """
 
     schedule: str
@@ -96,7 +96,7 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
 
 
 def notes(studies: Sequence[BatchStudy]) -> list[str]:
-    """Returns notes on when the trials of these studies end."""
+    """Returns notes that explain when the trials of these studies end."""
     at_targets = [study for study in studies if study.search.ends_at]
     ends = []
     if at_targets:
@@ -126,7 +126,7 @@ def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Say) -> None
 
 
 def _tuning(config: Config, task: Config, dataset: Dataset) -> Tuning:
-    """Returns the tuning of the task, or of the protocol if one is given."""
+    """Returns the tuning of the protocol if one is given, otherwise that of the task."""
     batch_size = max(config["batch_size"], 1)
     budget_steps = _budget_steps(task, dataset, batch_size)
     spacing = _evaluation_spacing(task, dataset, batch_size)
@@ -152,7 +152,7 @@ def _default_targets(dataset: Dataset) -> tuple[Target, ...]:
 
 
 def _confirm_top(config: Config) -> int:
-    """Returns the number of candidates, as requested. The default is several with whole curves and one without."""
+    """Returns the requested number of candidates. The default is several if curves are complete, otherwise one."""
     if config["confirm_top"] is not None:
         return int(config["confirm_top"])
     return DEFAULT_CANDIDATES if config["confirm"] and _pruning(config) == "off" else 1
@@ -199,7 +199,7 @@ def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
 
 
 def _check_layout(dataset: Dataset, model: str, options: Config, config: Config, division: Division) -> None:
-    """Raises BadInput for a layout that the model does not support. Traces the model without using a device."""
+    """Raises BadInput for a layout that the model does not support. The model is traced without using a device."""
     from harness.step import shardings
 
     workload = registry.workload(dataset, model, options, config["optimizer"]["name"])
@@ -207,7 +207,7 @@ def _check_layout(dataset: Dataset, model: str, options: Config, config: Config,
 
 
 def _check_space(tuning: Tuning, dataset: Dataset, optimizer: str) -> None:
-    """Raises BadInput for a metaparameter that is unknown or does not have a range."""
+    """Raises BadInput if a metaparameter is unknown or has no range."""
     schedule = tuning.schedule
     needed = registry.tuned(optimizer, schedule)
     accepted = registry.tunable(dataset, optimizer, schedule)
@@ -228,7 +228,7 @@ def _check_space(tuning: Tuning, dataset: Dataset, optimizer: str) -> None:
 
 
 def _budget_steps(task: Config, dataset: Dataset, batch_size: int) -> int:
-    """Returns the steps of a trial: epochs or examples over the batch size, from ``at_least_steps`` to ``steps``."""
+    """Returns the steps of a trial: epochs or examples / batch size, limited to [``at_least_steps``, ``steps``]."""
     budget = task["budget"]
     examples = dataset.train_examples
     for key, value in budget.items():
@@ -249,11 +249,10 @@ def _budget_steps(task: Config, dataset: Dataset, batch_size: int) -> int:
 
 
 def _evaluation_spacing(task: Config, dataset: Dataset, batch_size: int) -> float:
-    """Returns the steps per evaluation that keep evaluations within ``evaluation_share`` of a trial's work.
+    """Returns the steps per evaluation at which evaluations stay within ``evaluation_share`` of a trial's work.
 
-    An evaluated example counts as much as a training example, although it does not need a backward pass, because large
-    evaluation batches use caches less efficiently. Work is counted rather than timed, so the grid is the same on every
-    machine.
+    An evaluated example counts as much as a training example. It does not need a backward pass, but large evaluation
+    batches use caches less efficiently. Work is counted instead of timed, so the grid is the same on every machine.
     """
     share = task["evaluation_share"]
     if not 0 < share <= 1:

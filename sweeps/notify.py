@@ -25,10 +25,10 @@ STALL = "stall"
 
 
 class Hook:
-    """Sends events of a sweep as JSON objects. A failure prints one warning, and the sweep continues.
+    """Sends events of a sweep as JSON objects. If this fails, prints a single warning, and the sweep continues.
 
     Args:
-      target: a shell command that reads the object from standard input, or an HTTP URL to which the object is posted.
+      target: a shell command that reads each object from standard input, or an HTTP URL to which each object is posted.
         With None, events are not sent.
       store: folder of the store.
     """
@@ -48,7 +48,7 @@ class Hook:
             self._pending.append(self._pool.submit(self._deliver, self._target, json.dumps(about)))
 
     def around(self, run: Callable[[], int]) -> int:
-        """Runs a sweep, sends an event when it ends, and returns its exit code."""
+        """Runs a sweep, sends an event when it ends, and returns the sweep's exit code."""
         try:
             code = run()
         except BaseException as error:
@@ -78,7 +78,7 @@ class Hook:
 
 
 def is_url(target: str) -> bool:
-    """Returns whether a target is a URL rather than a command."""
+    """Returns whether a target is a URL instead of a command."""
     return target.lower().startswith(("http://", "https://"))
 
 

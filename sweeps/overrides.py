@@ -1,4 +1,4 @@
-"""Parses command lines in Hydra's grammar: separates flags from overrides and checks each word."""
+"""Parses command lines in Hydra's grammar: separates flags from overrides, and checks each word."""
 
 import difflib
 import functools
@@ -48,8 +48,9 @@ class CommandLine(NamedTuple):
 
     Attributes:
       overrides: overrides in Hydra's grammar.
-      multirun: whether to run a sweep.
-      store: folder of results, if given. It is not an override because Hydra's grammar restricts its characters.
+      multirun: whether the command line is a sweep.
+      store: folder of the results, if given. It is not an override, because Hydra's grammar does not allow all
+        characters in a path.
       dry_run: whether to list the studies without running them.
     """
 
@@ -64,7 +65,7 @@ own_files: dict[str, dict[str, Path]] = {"task": {}, "optimizer": {}}
 
 
 def read_own(words: Sequence[str]) -> Words:
-    """Adds the folder in ``tasks=DIR`` to the choices of groups, and returns the words with its absolute path.
+    """Adds the YAML files in ``tasks=DIR`` to the choices of groups. Returns the words with the folder's absolute path.
 
     The folder contains a YAML file for each task and, optionally, an ``optimizer`` folder with a file for each
     optimizer.
@@ -101,7 +102,7 @@ def file_of(group: str, name: str) -> Path:
 
 
 def task(name: str) -> Fields:
-    """Returns the keys of a task that trains a network as plain data. Raises BadInput for any other name."""
+    """Returns the keys of a task that trains a network, as plain data. Raises BadInput for any other name."""
     check_choice("step.task", name, options("task"))
     path = file_of("task", name)
     if path.read_text().startswith("# @package _global_"):
@@ -118,7 +119,7 @@ def _shipped(group: str) -> set[str]:
 
 
 def options(group: str) -> list[str]:
-    """Returns the names in a configuration group: its YAML files as `folder/name`, and the presets listed in tables."""
+    """Returns the names in a configuration group: its YAML files as `folder/name`, and presets listed in tables."""
     files = _shipped(group) | own_files.get(group, {}).keys()
     if group != "experiment":
         return sorted(files)
@@ -129,9 +130,9 @@ class _Presets(NamedTuple):
     """Presets by name.
 
     Attributes:
-      united: presets that a preset combines.
-      words: overrides that a preset expands to.
-      places: file that lists a preset, and its key in that file.
+      united: the presets that each preset combines.
+      words: the overrides that each preset expands to.
+      places: the file that lists each preset, and the preset's key in that file.
     """
 
     united: dict[str, Words]
@@ -141,10 +142,10 @@ class _Presets(NamedTuple):
 
 @functools.cache
 def _presets() -> _Presets:
-    """Reads presets that combine others, and presets listed in tables.
+    """Reads presets that combine other presets, and presets that are listed in tables.
 
-    A table is a file with a ``presets`` mapping from names to overrides or to lists of presets. The table itself is a
-    preset that combines all of its entries, unless its name is ``presets.yaml``.
+    A table is a file with a ``presets`` mapping from names to overrides or to lists of presets. Unless its name is
+    ``presets.yaml``, the table itself is a preset that combines all of its entries.
 
     Raises:
       BadInput: an entry of a table is not a preset.
@@ -204,17 +205,17 @@ def united(preset: str) -> list[str]:
 
 
 def words_of(preset: str) -> Words:
-    """Returns the overrides that a preset expands to: those in its table, or ``+experiment=NAME``."""
+    """Returns the overrides that a preset expands to: those given in its table, or ``+experiment=NAME``."""
     return _presets().words.get(preset, (f"+experiment={preset}",))
 
 
 def place_in_table(preset: str) -> tuple[Path, str] | None:
-    """Returns the table that lists a preset and its key there, or None if the preset has its own file."""
+    """Returns the table that lists a preset, and the preset's key in it, or None if the preset has its own file."""
     return _presets().places.get(preset)
 
 
 def command_line(argv: Sequence[str]) -> CommandLine:
-    """Splits flags and the store from overrides. Raises BadInput for unknown flags."""
+    """Separates flags and the store from overrides. Raises BadInput for unknown flags."""
     words = as_pairs(argv, FLAGS)
     flags = [word for word in words if word.startswith("-")]
     for flag in flags:
@@ -329,7 +330,7 @@ def check(override: Override) -> None:
 
 
 def _check_named(what: str, word: str, known: Sequence[str]) -> None:
-    """Raises BadInput for an unknown name. If there are many names, the message contains only the nearest ones."""
+    """Raises BadInput for an unknown name. If there are many names, the message lists only the most similar ones."""
     if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
         few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
         raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help` lists all.")

@@ -1,7 +1,7 @@
 """python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored, and the predicted cost.
 
 This command does not run any study. It predicts FLOPs, memory, seconds per step and device-hours of each study from
-shapes, without reading data. Columns with predictions are labelled "predicted" and contain a range that covers 90 % of
+shapes, without reading data. Columns with predictions are labelled "predicted", and contain a range that covers 90 % of
 runs.
 
   device=h100 devices=8   predicts for devices that this machine does not have, from counts and a table of hardware
@@ -115,7 +115,7 @@ def _calibration(line: "CommandLine") -> int:
 
 
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into this command's own words, by key, and the other words."""
+    """Splits a command line into the words of this command, by key, and all other words."""
     words = cli.as_pairs(argv, (*overrides.FLAGS, CALIBRATION))
     own = [word for word in words if word.partition("=")[0] in OWN]
     overrides.check_once(own)
@@ -134,7 +134,7 @@ def _costs(
     seconds: float | None,
     absent: "AbsentDevices | None",
 ) -> Costs:
-    """Returns the costs of all studies by name. If they cannot be counted, reports why and returns an empty dict."""
+    """Returns the costs of all studies by name. If costs cannot be counted, prints why and returns an empty dict."""
     from harness.costs.questions import Unanswered
     from sweeps.costs import estimates
 
@@ -244,7 +244,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
 
 
 def _excess(cost: "StudyCost") -> float | None:
-    """Returns the bytes by which a study exceeds a device's memory, or None if it fits or this is unknown."""
+    """Returns the bytes by which a study exceeds a device's memory, or None if it fits or if its memory is unknown."""
     verdict = cost.verdict
     if cost.fits is not False:
         return None
@@ -304,7 +304,7 @@ def _show_text(
 
 
 def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints the table. On a terminal, the workload is a separate column, which may become a heading."""
+    """Prints the table. On a terminal, the workload is a separate column, which may be turned into a heading."""
     names = [_NAME.fullmatch(row[0]) for row in rows]
     if printing.width(sys.stdout) is not None and all(names):
         header = ["workload", *header]
@@ -366,7 +366,7 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
 
 
 def _devices_text(costs: Sequence["StudyCost"]) -> str:
-    """Returns the kinds of devices that predictions are for."""
+    """Returns a text with the kinds of devices that predictions are for."""
     absent = next((cost.absent for cost in costs if cost.absent), None)
     if absent is not None:
         return f"{absent.text}, which this machine does not have"
@@ -408,7 +408,7 @@ def _idle(costs: Sequence["StudyCost"]) -> list[str]:
 
 
 def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
-    """Returns lines about studies that do not fit, or fit only with divided batches."""
+    """Returns lines about studies that do not fit, or that fit only if batches are split."""
     lines = []
     for cost in costs:
         verdict = cost.verdict

@@ -1,4 +1,4 @@
-"""Turns a command line or studies into requests, finds missing trials, and runs them."""
+"""Turns command lines or studies into requests, finds missing trials, and runs them."""
 
 import dataclasses
 import os
@@ -48,17 +48,17 @@ class Request:
 
     Attributes:
       studies: requested studies, with distinct names, in the requested order.
-      sources: data sources by study name, unless the plan contains them: plain data for the runner, as in
+      sources: data sources by study name, for plans that do not contain them. They are plain data for the runner, as in
         ``workloads.registry.ratings``.
       settings: settings of each run.
       store: folder of the results.
       launcher: configuration of the launcher, including its name.
-      mixed_backends: whether a study may resume on a backend other than the one it was measured on.
+      mixed_backends: whether a study may be resumed on a different backend from the one it was measured on.
       ask_above_device_hours: predicted device-hours above which the sweep does not start, or None for no limit.
       notify: target of a ``sweeps.notify.Hook``.
       limits: limits of the sweep and of each study.
-      words: command lines that request a single study, by study name, without store and launcher. A study has several
-        command lines if it is requested in several ways.
+      words: command lines that request only a single study, by study name, without store and launcher. A study that is
+        requested in several ways has several command lines.
     """
 
     studies: tuple[Plan, ...]
@@ -78,8 +78,8 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 
     Args:
       line: parsed command line.
-      absent: requirements that are not checked because studies do not run: ``configured_study.DATA`` and ``DEVICES``.
-      written: whether the store will be written to. Otherwise, it may be a release.
+      absent: requirements that are not checked because studies will not run: ``configured_study.DATA`` and ``DEVICES``.
+      written: whether the store will be written to. If not, it may be a release.
 
     Raises:
       BadInput: a study of the sweep is invalid.
@@ -120,7 +120,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
 def _words(
     studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
 ) -> dict[str, tuple[Words, ...]]:
-    """Returns the words that request each study, preferring words that request all of its trials."""
+    """Returns the words that request each study. Words that request all of its trials are preferred."""
     by_plan: dict[str, dict[Any, Words]] = {}  # by plan and request
     for (study, _), own in zip(configured, words, strict=True):
         by_plan.setdefault(study.plan_json, {})[study.request] = own
@@ -139,14 +139,14 @@ def assemble(
     *,
     written: bool = True,
 ) -> Request:
-    """Returns a request for some studies. Studies with equal plans are merged.
+    """Returns a request for the given studies. Studies with equal plans are merged.
 
     Args:
       configured: studies to request.
       folder: folder of the store.
       settings: settings of each run.
       launcher: configuration of the launcher, as in ``sweeps.schema.LauncherConfig``.
-      written: as for ``request``.
+      written: as in ``request``.
 
     Raises:
       BadInput: the settings are invalid, or the store is not writable or contains a different plan.
@@ -187,7 +187,7 @@ def _stored(folder: Folder, studies: Mapping[str, Plan], *, written: bool) -> di
 
 
 def digest(request: Request) -> str:
-    """Returns a hash of the studies, settings and limits of a request, without the store and the launcher."""
+    """Returns a hash of the studies, settings and limits of a request. The store and the launcher are excluded."""
     studies = [[study.plan_json, list(study.request)] for study in request.studies]
     bounds = [list(vars(each).values()) for each in request.limits]
     return plain_digest({"studies": studies, "settings": vars(request.settings), "limits": bounds})
@@ -198,7 +198,7 @@ class ToRun(NamedTuple):
 
     Attributes:
       studies: studies to run or commit.
-      missing: number of trials to run, by name, for all studies.
+      missing: number of trials to run, by name of the study, for all studies.
       stored: number of stored trials.
       left_out: unfinished studies that have reached ``limits.study.max_failures``.
     """
@@ -296,7 +296,7 @@ def run(
 
 
 def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterator[str]:
-    """Yields a line for each per-study limit, with the studies that reached it."""
+    """Yields a line for each per-study limit that was reached, with the studies that reached it."""
     by_limit = grouped(used.ended, lambda name: used.ended[name])
     seconds = request.settings.time_limit_seconds
     hours = request.limits[1].max_hours

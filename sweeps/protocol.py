@@ -1,4 +1,4 @@
-"""The protocol of a study: a schedule, ranges, a budget and evaluations that replace the settings of its task."""
+"""The protocol of a study: a schedule, ranges, a budget and evaluations, which replace those of its task."""
 
 import dataclasses
 import itertools
@@ -30,7 +30,7 @@ def lines(configs: Iterable[Config]) -> list[str]:
 
 
 def read(value: object) -> Config | None:
-    """Returns the ``protocol`` key as numbers, or None if it is not set.
+    """Returns the numbers in the ``protocol`` key, or None if the key is not set.
 
     Raises:
       BadInput: the value is not a protocol.
@@ -51,7 +51,7 @@ def read(value: object) -> Config | None:
 
 
 def schedule_and_space(protocol: Config, budget_steps: int) -> tuple[str, dict[str, Any]]:
-    """Returns the schedule and the search space of a protocol. A decay is a fraction of the budget.
+    """Returns the schedule and the search space of a protocol. Decay lengths become fractions of the budget.
 
     Args:
       protocol: as returned by ``read``.
@@ -68,7 +68,7 @@ def schedule_and_space(protocol: Config, budget_steps: int) -> tuple[str, dict[s
 
 
 def spacings(protocol: Config, budget_steps: int) -> tuple[tuple[int, int], ...]:
-    """Returns the spacings of a protocol's evaluations. The last evaluation is at the end of the budget.
+    """Returns the spacings between a protocol's evaluations. The last evaluation is at the end of the budget.
 
     After the last recorded step, evaluations continue at the widest recorded spacing.
     """
@@ -92,7 +92,7 @@ def spacings(protocol: Config, budget_steps: int) -> tuple[tuple[int, int], ...]
 
 
 def fraction_of(steps: Range, budget_steps: int) -> Range:
-    """Returns the range of a number of steps as a range of fractions of the budget, with the same probabilities."""
+    """Converts the range of a number of steps to a range of fractions of the budget, with the same probabilities."""
     if steps.scale == "DISCRETE":
         return Range("DISCRETE", values=tuple(value / budget_steps for value in steps.values))
     if steps.scale == "REVERSE_LOG":
@@ -109,7 +109,7 @@ def fraction_of(steps: Range, budget_steps: int) -> Range:
 
 
 def _merged(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merges consecutive pairs of equal spacing."""
+    """Merges consecutive pairs that have equal spacing."""
     return [(by, list(own)[-1][1]) for by, own in itertools.groupby(pairs, key=lambda pair: pair[0])]
 
 

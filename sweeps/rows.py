@@ -1,4 +1,4 @@
-"""Builds the three tables of a part from the record and the provenance of a run."""
+"""Builds the three tables of a stored part from the record and the provenance of a run."""
 
 import pyarrow as pa
 
@@ -17,12 +17,12 @@ _OF_RECORD = (
 
 
 def tables(study: Plan, record: Record, about: Row) -> dict[str, pa.Table]:
-    """Returns the three tables of a part, for ``results.storage.claims.Claim.write``.
+    """Returns the three tables of a stored part, for ``results.storage.claims.Claim.write``.
 
     Args:
       study: plan of the study.
       record: finished trials.
-      about: columns of provenance.
+      about: columns with the provenance of the run.
     """
     by_id = sorted(record.trials, key=lambda trial: trial.id)
     outcomes = [record.outcomes[trial.id] for trial in by_id]

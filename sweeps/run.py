@@ -50,10 +50,10 @@ class StudyUpdate(NamedTuple):
 
     Attributes:
       study: plan of the study.
-      progress: progress of the study, or None if it is waiting again or has ended.
-      outcome: outcome of the study once it has ended.
+      progress: progress of the study, or None if the study is waiting again or has ended.
+      outcome: outcome of the study if it has ended.
       silent: seconds since the last sign of life of its process, or None if the update itself is a sign of life. If
-        ``silent`` is set, the other fields repeat the last update.
+        ``silent`` is set, the other fields repeat those of the last update.
     """
 
     study: Plan
@@ -71,15 +71,15 @@ def run_study(
     source: Source = None,
     shutdown: Shutdown | None = None,
 ) -> RunSummary:
-    """Runs the trials of ``study`` that are missing from a store. It is safe to repeat or to run twice concurrently.
+    """Runs the trials of ``study`` that are missing from a store. Calling it again, or twice concurrently, is safe.
 
     Args:
       folder: folder of the store.
-      study: plan of the study. A study that is already stored keeps its name.
+      study: plan of the study. If the study is already stored, it keeps its stored name.
       settings: settings of the run.
       on_progress: called with the progress of the run.
       source: data source, if the plan does not contain it. See ``sweeps.planning.Request``.
-      shutdown: shutdown state of this process. Shutdown waits for writes.
+      shutdown: shutdown state of this process. A shutdown waits for writes to finish.
 
     Raises:
       Stopped: the process must end. Running trials are saved, and the next call resumes them.
@@ -179,7 +179,7 @@ def _confirming(study: Plan, claim: Claim) -> list[Trial]:
 
 
 def _best(study: Plan, claim: Claim) -> BestSteps:
-    """Returns, for each target, the fewest steps and the trial, among the ended trials of the search."""
+    """Returns the fewest steps to each target, and the trial that took them, among the ended trials of the search."""
     measurements = claim.tables().measurements
     if len(measurements):
         measurements = measurements[~confirmation.is_repeat(measurements["trial"])]

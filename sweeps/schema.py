@@ -54,7 +54,7 @@ AlsConfig = dataclasses.make_dataclass(
 
 @dataclasses.dataclass
 class LauncherConfig:
-    """Types of the keys of all launchers. Each file in conf/launcher lists one launcher's keys and their defaults."""
+    """The types of all launchers' keys. Each file in conf/launcher lists the keys and defaults of one launcher."""
 
     name: str = "local"
     workers: int | None = None
@@ -86,9 +86,9 @@ class Bounds:
     """The limits of a sweep, or of each of its studies. By default, there are no limits.
 
     Attributes:
-      max_hours: hours since the start, in this run of the command.
-      max_device_hours: device-hours while studies run. A device is a core, a GPU or a TPU core.
-      max_failures: failed studies of a sweep, or failed attempts at a study, including earlier runs.
+      max_hours: hours since the start, counting only this run of the command.
+      max_device_hours: device-hours, counted while studies run. A device is a core, a GPU or a TPU core.
+      max_failures: failed studies of a sweep, or failed attempts at a study, including those of earlier runs.
     """
 
     max_hours: float | None = None
@@ -138,7 +138,7 @@ class TableConfig:
 
 @dataclasses.dataclass
 class ArchiveConfig:
-    """The imported archive of Shallue et al. 2018 and the folder of a workload in the archive."""
+    """The imported archive of Shallue et al. (2018), and the folder of a workload in the archive."""
 
     store: str = MISSING
     workload: str | None = None

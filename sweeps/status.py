@@ -4,16 +4,16 @@ planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, 
 study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
 requested trials are missing. The same `python -m sweeps` command then runs only the missing trials. `running 12/32`
 means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are `released`. The
-default is store=results/local. While any study is running, queued or failed, the first line counts studies by state.
+default store is results/local. While any study is running, queued or failed, the first line counts studies by state.
 `retrying` studies are running or waiting again after a failed attempt. --failed shows failed and retrying studies, most
 failures first.
 
 The table shows the host and the attempt of each running study, and the time since its last sign of life. The log is
-listed below the table. If the last attempt at an unfinished study failed, the cause and the log are listed. Additional
+listed below the table. If the last attempt at an unfinished study failed, its cause and its log are listed. Additional
 lines show how similar studies differ.
 
 --watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
-running or queued. The exit code is then 1 if there are unfinished studies.
+running or queued. In that case, the exit code is 1 if there are unfinished studies.
 
 --csv and --json print only the table, without totals. --wide prints all columns on a terminal.
 """
@@ -47,7 +47,7 @@ _SHOWN = 60  # maximum length of a value
 
 @cli.guarded
 def main(argv: list[str]) -> int:
-    """Prints the ledger of a store, study by study. Returns 1 if a study is corrupt."""
+    """Prints the ledger of each study of a store. Returns 1 if a study is corrupt."""
     if {"-h", "--help"} & set(argv):
         answer_help((__doc__ or "").strip())
         return 0
@@ -138,9 +138,9 @@ class Activity(NamedTuple):
       host: host that runs or ran the study.
       attempt: number of the attempt.
       heard: seconds since the last sign of life of the process, according to its heartbeat.
-      cause: cause of the end, unless the attempt succeeded.
+      cause: reason why the attempt ended, unless it succeeded.
       log: log with the output of the attempt.
-      failures: number of failed attempts, or None without attempts.
+      failures: number of failed attempts, or None if there were no attempts.
     """
 
     host: str | None = None
@@ -152,7 +152,7 @@ class Activity(NamedTuple):
 
 
 def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
-    """Returns the line that counts studies by state. Empty if no study is running, queued or failed."""
+    """Returns the line that counts studies by state, or an empty list if no study is active or failed."""
     found = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
     for name, state, *_ in rows:
         word = state.split()[0]
@@ -168,7 +168,7 @@ def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
 
 
 def activities(folder: "Folder", names: Sequence[str]) -> dict[str, Activity]:
-    """Returns the last attempts at studies of a store, by study name."""
+    """Returns the last attempt at each study of a store, by study name."""
     from results.storage import attempts, heartbeat
 
     found = {}
@@ -239,7 +239,7 @@ def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
 
 
 def _planned(folder: "Folder", name: str) -> "Plan | None":
-    """Returns the requested study. In a bucket, its newest commit was already read and may contain the same request."""
+    """Returns the requested study. In a bucket, its newest commit has already been read and may contain the request."""
     from results import durable, store
     from results.plans.trial_request import NO_REPEATS, TrialRequest
     from results.storage.commits import list_study, newest_commit
@@ -253,7 +253,7 @@ def _planned(folder: "Folder", name: str) -> "Plan | None":
 
 
 def differences(folder: "Folder", names: Sequence[str]) -> list[str]:
-    """For each study that shares its slug with others, returns a line about its differences from the most similar one.
+    """Returns a line for each study whose slug others share. It lists the differences from the most similar study.
 
     Args:
       folder: folder of the store.
@@ -278,13 +278,13 @@ def _differing(folder: "Folder", names: Sequence[str]) -> Iterator[str]:
 
 
 def different(one: Fields, other: Fields) -> dict[str, tuple[Any, Any]]:
-    """Returns the fields in which two plans differ, with both values. Missing fields are None."""
+    """Returns the fields in which two plans differ, with both values. Missing fields have the value None."""
     keys = list(dict.fromkeys(itertools.chain(one, other)))
     return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
 
 
 def _fields(plan: Any, prefix: str = "") -> Fields:
-    """Flattens a plan to values by dotted keys. A list of plain values counts as a value."""
+    """Flattens a plan to values by dotted keys. A list of plain values counts as a single value."""
     if isinstance(plan, Mapping):
         items: Any = plan.items()
     elif isinstance(plan, list) and any(isinstance(each, Mapping | list) for each in plan):

@@ -31,7 +31,7 @@ class Study(NamedTuple):
 
     @property
     def settled(self) -> int:
-        """Number of trials that do not have to run again."""
+        """Number of trials that do not have to run any more."""
         return self.beat.settled(self.ledger) if self.beat else self.ledger.settled
 
 
@@ -61,7 +61,7 @@ def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
 
 class _Looks:
-    """Reads the studies of a store. Skips studies that are not running if their folders are unchanged."""
+    """Reads the studies of a store. A study that is not running is read again only if its folder has changed."""
 
     def __init__(self, folder: Folder, row: Callable[[str, Heartbeat | None], tuple]):
         self._folder = folder
@@ -85,7 +85,7 @@ class _Looks:
 
 
 def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:
-    """Returns a summary of all studies, and a table of the running ones as lines."""
+    """Returns a summary of all studies, and a table of the running studies, as lines."""
     done = len(studies) - unfinished
     settled = sum(study.settled for study in studies)
     planned = sum(study.ledger.planned for study in studies)
@@ -118,7 +118,7 @@ def _cells(study: Study) -> tuple[str, str, str, str]:
 
 
 class _Screen:
-    """Standard output. On a terminal, new lines replace old ones. Otherwise, the first line is printed at intervals."""
+    """Standard output. On a terminal, lines are redrawn in place. Otherwise, the first line is printed at intervals."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -127,7 +127,7 @@ class _Screen:
         self._due = 0.0
 
     def show(self, lines: Sequence[str], *, last: bool) -> None:
-        """Shows lines. The last call always prints."""
+        """Shows lines. The last call always prints them."""
         lines = [printable(line) for line in lines]
         now = time.monotonic()
         if self._terminal:

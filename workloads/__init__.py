@@ -1,1 +1,1 @@
-"""Workloads: data sets, models, optimizers, and the pure functions that combine them."""
+"""Workloads: data sets, models, optimizers, and pure functions that combine them."""

@@ -1,7 +1,7 @@
-"""Statements in the appendix of Shallue et al. (2018) that are remembered but not yet confirmed.
+"""Details from the appendix of Shallue et al. (2018), given from memory and not yet confirmed.
 
-``appendix=remembered`` applies all of them to a task. Each is also a separate option of a model or a data set, so plans
-record which of them are in use.
+``appendix=remembered`` applies all of them to a task. Each detail is also a separate option of a model or a data set,
+so plans record which details are in use.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ DATASETS: Mapping[str, str] = {
 
 
 def remembered(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a task with all remembered statements about its data set and model. The task's own options are kept."""
+    """Returns a task with all remembered details of its data set and model. Options that the task sets are kept."""
     model = dict(task["model"])
     family = SIZES.get(model.get("name", ""), ("", {}))[0]
     dataset = DATASETS.get(task["dataset"], task["dataset"])

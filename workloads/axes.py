@@ -1,7 +1,7 @@
 """Named axes of parameters and activations, and how they are sharded while a program is traced.
 
-Models name the axes of parameters with ``named`` and the axes of activations with ``activation``. The names have an
-effect only if a program is traced in the ``sharded`` context.
+Models name the axes of parameters with ``named`` and the axes of activations with ``activation``. Names only have an
+effect when a program is traced in the ``sharded`` context.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ class Sharding(NamedTuple):
     """How named axes are sharded over a mesh.
 
     Attributes:
-      layout: mesh axis of each tensor axis that the partitioner divides.
-      specs: pytree of ``PartitionSpec`` over mesh axes, with the structure of the parameters. Parts over DATA are
-        gathered before use.
-      precision: dtype that these parts are rounded to before they are gathered.
+      layout: mesh axis of each tensor axis that the partitioner shards.
+      specs: pytree of ``PartitionSpec`` over mesh axes, with the structure of the parameters. Parameters sharded over
+        DATA are gathered before use.
+      precision: dtype that these parameters are rounded to before they are gathered.
       rematerialized: whether stacked layers are computed again in the backward pass.
-      kept: names of tensors of these layers that are stored instead. See ``kept``.
+      kept: names of the tensors in these layers that are stored instead. See ``kept``.
     """
 
     layout: Mapping[str, str]
@@ -55,7 +55,7 @@ _NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
 
 
 def named(init: Callable[..., Array], *names: str) -> Callable[..., Named]:
-    """Returns an initializer of a parameter with named axes. The name of an unnamed axis is empty."""
+    """Returns an initializer of a parameter with named axes. An empty name leaves an axis unnamed."""
     return lambda *arguments: Named(init(*arguments), names)
 
 
@@ -75,7 +75,7 @@ def of_parameters(init: Callable[[Array, Array], Any], inputs: Array) -> Any:
 
 
 def activation(x: Array, *names: str) -> Array:
-    """Names the axes of an activation. In a sharded program, only its named axes are divided.
+    """Names the axes of an activation. In a sharded program, only its named axes are sharded.
 
     Args:
       x: array of any dtype.
@@ -91,19 +91,19 @@ def activation(x: Array, *names: str) -> Array:
 
 
 def are_divided() -> bool:
-    """Returns whether the partitioner divides named axes of the program being traced."""
+    """Returns whether the partitioner shards named axes of the program being traced."""
     sharding = _SHARDING.get()
     return sharding is not None and bool(sharding.layout)
 
 
 def batch_is_divided() -> bool:
-    """Returns whether the partitioner divides the batch of the program being traced."""
+    """Returns whether the partitioner splits the batch of the program being traced."""
     sharding = _SHARDING.get()
     return sharding is not None and bool(sharding.layout.get("batch"))
 
 
 def rematerialized(layer: Any) -> Any:
-    """Returns a Flax layer. If the program being traced asks for it, the backward pass computes the layer again."""
+    """Returns a Flax layer. If the program being traced is rematerialized, its backward pass recomputes the layer."""
     from flax import linen as nn
 
     sharding = _SHARDING.get()
@@ -114,7 +114,7 @@ def rematerialized(layer: Any) -> Any:
 
 
 def kept(x: Array, name: str) -> Array:
-    """Names a tensor of a stacked layer. A rematerialized program can store it instead of computing it again."""
+    """Names a tensor of a stacked layer. A rematerialized program can store it instead of recomputing it."""
     names = _NAMES.get()
     if names is not None:
         names.append(name)
@@ -133,7 +133,7 @@ def sharded(sharding: Sharding | None) -> Iterator[None]:
 
 
 def kept_names(function: Callable[..., Any], *arguments: Any) -> Names:
-    """Returns the names of the tensors that ``kept`` names in a function."""
+    """Returns the names that a function gives to tensors by calling ``kept``."""
     token = _NAMES.set([])
     try:
         jax.eval_shape(function, *arguments)
@@ -160,9 +160,9 @@ def rounded(tree: Any, precision: str) -> Any:
 
 
 def gathered(params: Params, precision: str) -> Params:
-    """Returns whole and rounded parameters from their parts over DATA.
+    """Rounds parameters, and gathers those that are sharded over DATA.
 
-    Stacked layers are gathered and rounded by ``stacked``, one at a time.
+    Parameters of stacked layers are instead gathered and rounded by ``stacked``, one layer at a time.
 
     Args:
       params: parameters, float32.
@@ -203,7 +203,7 @@ def _stack(path: tuple[Any, ...]) -> bool:
 
 
 def _whole(array: Array, spec: P, precision: str) -> Array:
-    """Returns an array whose parts over DATA are rounded and gathered, and gathered again in the backward pass."""
+    """Rounds and gathers an array that is sharded over DATA. The backward pass gathers it again."""
     return checkpoint_name(_gather(array, tuple(spec), precision), GATHERED) if DATA in spec else array
 
 
@@ -227,7 +227,7 @@ _gather.defvjp(_forward, _backward)
 
 
 def _of_parts(exchange: Callable[[Array], Array], array: Array, spec: tuple[str | None, ...]) -> Array:
-    """Calls a function on the parts of an array over axes other than DATA. The partitioner would gather them first."""
+    """Calls a function on shards of an array over axes other than DATA. The partitioner would gather them first."""
     rest = P(*(None if axis == DATA else axis for axis in spec))
     others = {axis for axis in rest if axis is not None}
     if not others:

@@ -1,4 +1,4 @@
-"""Cache folder for files that can be rebuilt, and hashes to verify them."""
+"""The cache folder for files that can be rebuilt, and hashes to verify these files."""
 
 import hashlib
 import os
@@ -9,10 +9,10 @@ from results.bad_input import BadInput
 
 
 def folder(kind: str) -> Path:
-    """Returns the folder of one kind of cache, below SCALING_LIMITS_CACHE or the user's cache folder.
+    """Returns the folder for one kind of cache, in SCALING_LIMITS_CACHE or the user's cache folder.
 
     Raises:
-      BadInput: the user has no home folder, or the folder is not on this machine.
+      BadInput: the user has no home folder, or the cache folder is not on this machine.
     """
     named = os.environ.get("SCALING_LIMITS_CACHE")
     if not named:

@@ -1,8 +1,8 @@
-"""Streams of batches for data that do not fit in memory. Separate processes decode the records ahead of time.
+"""Streams batches of data that do not fit in memory. Separate processes decode the records ahead of time.
 
-Batch k of a trial is a function of (seed, k). Grain shuffles the records in each epoch, and the last partial batch is
-dropped: position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order. A stream is
-therefore stateless: it can start anywhere and does not depend on the number of processes.
+Batch k of a trial depends only on (seed, k). Grain shuffles the records in each epoch, and the last partial batch is
+dropped, so position p of batch k is record epoch · n + (k mod ⌊n / B⌋) · B + p of the repeated order. A stream is
+therefore stateless. It can start at any batch and does not depend on the number of processes.
 """
 
 import collections
@@ -37,11 +37,11 @@ MOST_POSITIONS = 1 << 20  # largest batch size
 
 
 class Source(NamedTuple):
-    """The records of a split, and a function that decodes them. Both must be importable, because a source is pickled.
+    """The records of a split, and a function that decodes them. Sources are pickled, so both must be importable.
 
     Attributes:
       records: function that opens the records as a sequence of bytes with random access.
-      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays. Given draws, it augments the example.
+      decode: ``(record, Draws or None) -> (input, label)``, NumPy arrays. If draws are given, the example is augmented.
       example_bytes: approximate size of one decoded example.
     """
 
@@ -51,13 +51,13 @@ class Source(NamedTuple):
 
 
 class Draws:
-    """Random numbers of one training example, as a function of (seed, step, position)."""
+    """Random numbers for one training example, which depend only on (seed, step, position)."""
 
     def __init__(self, seed: int, step: int, position: int):
         self._bits = np.random.Philox(key=[seed, step * MOST_POSITIONS + position])
 
     def uniform(self) -> float:
-        """Returns the next number in [0, 1). Uses raw bits, which are stable across versions of NumPy."""
+        """Returns the next number in [0, 1). Uses raw random bits, which are the same in all versions of NumPy."""
         return (int(self._bits.random_raw()) >> 11) * 2.0**-53
 
 
@@ -68,13 +68,13 @@ def processes() -> int:
 
 
 def record_index(examples: int, step: int, position: int, batch_size: int) -> int:
-    """Returns the index, in the repeated order, of the record at a position of a batch."""
+    """Returns the index in the repeated order of the record at a position of a batch."""
     epoch, in_epoch = divmod(step, examples // batch_size)
     return epoch * examples + in_epoch * batch_size + position
 
 
 class Stream:
-    """The batches of a source, for use as ``Dataset.feed`` of a streamed data set.
+    """Batches of a source. Use it as the ``Dataset.feed`` of a streamed data set.
 
     Args:
       source: the training split.
@@ -92,10 +92,10 @@ class Stream:
         _STREAMS.add(self)
 
     def __call__(self, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-        """Returns some positions of the batch of a trial (identified by its seed) at a step.
+        """Returns some positions of the batch at a step of a trial, which is identified by its seed.
 
-        The same positions of subsequent batches are decoded in the background, up to ``AHEAD_BYTES`` over all trials.
-        ``keep`` stops this for trials that have ended.
+        The same positions of subsequent batches are decoded in the background, up to ``AHEAD_BYTES`` for all trials
+        together. ``keep`` stops this for trials that have ended.
         """
         fed = _Fed(seed, batch_size, positions)
         try:
@@ -126,7 +126,7 @@ class Stream:
         return list(_results(futures))
 
     def keep(self, ends: Mapping[int, int]) -> None:
-        """Drops the batches decoded ahead for other trials. See the function ``keep``."""
+        """Drops batches decoded ahead for all other trials. See the function ``keep``."""
         with self._lock:
             self._ends = ends
             for fed in [fed for fed in self._ahead if fed.seed not in ends]:
@@ -183,7 +183,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
 
 
 def order(records: Any, seed: int) -> Any:
-    """Returns Grain's infinite order of records: a sequence with random access that shuffles each epoch.
+    """Returns Grain's infinite order of records: a random-access sequence in which each epoch is shuffled.
 
     Raises:
       BadInput: Grain is not installed.
@@ -208,7 +208,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def keep(ends: Mapping[int, int]) -> None:
-    """Drops batches decoded ahead for trials that are not in ``ends``, in all streams. Decoding stops at the ends.
+    """In all streams, drops batches decoded ahead for trials that are not in ``ends``. Decoding stops at the ends.
 
     Args:
       ends: number of steps of each trial, by its seed.
@@ -219,7 +219,7 @@ def keep(ends: Mapping[int, int]) -> None:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """Drops all batches decoded ahead when the block exits, so that no process waits for them."""
+    """Drops all batches decoded ahead when the block exits, so no process waits for them."""
     try:
         yield
     finally:
@@ -243,11 +243,11 @@ def _results(futures: Sequence[Future[Examples]]) -> Iterator[Examples]:
 
 
 def _end_broken() -> None:
-    """Shuts down pools that have lost a process, so that waiting for them raises an error.
+    """Shuts down pools that have lost a process, so waiting for their results raises an error.
 
-    An executor detects a lost process, unless it is reading a result that the process has only partly written. It then
-    waits for the rest as long as the pipe has a writer. The executor holds a writer itself, which cannot be closed
-    through a public API.
+    An executor detects a lost process, unless it is reading a result that the process has only partly written. In that
+    case, it waits for the rest as long as the pipe has a writer. The executor itself holds a writer, which cannot be
+    closed through a public API.
     """
     for pool in _POOLS.values():
         own = list((pool._processes or {}).values())
@@ -260,8 +260,8 @@ def _end_broken() -> None:
 def _begin() -> None:
     """Initializes a decoding process, which ends with its parent, ignores the parent's signals and does not import JAX.
 
-    A new session shields it from signals to the parent's process group. SIGTERM must end it, because an executor that
-    has lost a process terminates the others and then waits for them.
+    A new session shields it from signals to the parent's process group. SIGTERM must end the process, because an
+    executor that has lost a process terminates the others and then waits for them.
     """
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -281,7 +281,7 @@ def _begin() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _source(packed: bytes) -> Source:
-    """Returns a source from its pickle. Equal pickles are opened once, whereas two copies of a partial are unequal."""
+    """Unpickles a source. The cache key is the pickle, because two copies of a partial do not compare equal."""
     return cast(Source, pickle.loads(packed))
 
 

@@ -1,4 +1,4 @@
-"""The device that a program is traced for. Some layers have a faster implementation on GPUs."""
+"""The kind of device that a program is traced for. Some layers have a faster implementation on GPUs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ FLASH_CAPABILITY = 8.0  # least CUDA compute capability of cuDNN's attention
 
 @contextlib.contextmanager
 def traced_for(device: Any) -> Iterator[None]:
-    """Traces programs for a ``jax.Device``. By default, they are traced for CPUs and TPUs. GPUs can also run them."""
+    """Traces programs for a ``jax.Device``. The default is for CPUs and TPUs. GPUs can run these programs, too."""
     token = _DEVICE.set(device)
     try:
         yield
@@ -22,12 +22,12 @@ def traced_for(device: Any) -> Iterator[None]:
 
 
 def unrolls_layers() -> bool:
-    """Returns whether stacked layers are unrolled, because a loop on a GPU copies the slice of each layer."""
+    """Returns whether stacked layers are unrolled. On a GPU, a loop would copy the slice of each layer."""
     device = _DEVICE.get()
     return device is not None and device.platform == "gpu" and not axes.are_divided()
 
 
 def has_flash_attention() -> bool:
-    """Returns whether cuDNN's attention can be used, which never writes the matrix of attention weights to memory."""
+    """Returns whether cuDNN's attention can be used. It never writes the matrix of attention weights to memory."""
     capability = getattr(_DEVICE.get(), "compute_capability", "0")
     return unrolls_layers() and float(capability) >= FLASH_CAPABILITY

@@ -1,4 +1,4 @@
-"""Losses for predicted classes or numbers, and metrics that are computed from sums.
+"""Losses for predicted classes or numbers, and metrics computed from sums.
 
 Functions import JAX when they are called, so the registry can be read without JAX.
 """
@@ -34,17 +34,17 @@ def softmax_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
 
 
 def spread_cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Returns −Σ q ln p, where q is 1 − label_smoothing for the label, and the other classes share the rest equally.
+    """Returns −Σ q ln p, where q is 1 − label_smoothing for the label, and all other classes share the rest equally.
 
-    This is the label smoothing of Shallue et al. (2018). Arguments are those of ``softmax_cross_entropy``, which also
-    gives the label a share of the rest.
+    This is the label smoothing of Shallue et al. (2018). The arguments are those of ``softmax_cross_entropy``, in which
+    the label also gets a share of the rest.
     """
     classes = logits.shape[-1]
     return softmax_cross_entropy(logits, labels, label_smoothing * (classes / (classes - 1)))
 
 
 def misclassified(logits: Array, labels: Array) -> Array:
-    """Returns 1 for labels without the largest logit, else 0. Shapes are those of ``softmax_cross_entropy``."""
+    """Returns 1 if the label does not have the largest logit, else 0. Shapes are as in ``softmax_cross_entropy``."""
     import jax.numpy as jnp
 
     return (jnp.argmax(logits, axis=-1) != labels).astype(jnp.float32)
@@ -56,7 +56,7 @@ def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float 
     Args:
       outputs: float32[..., 1].
       labels: float32[...].
-      label_smoothing: not used, since numbers do not have classes to smooth over.
+      label_smoothing: not used, because there are no classes to smooth over.
 
     Returns:
       float32[...], one per label.
@@ -68,7 +68,7 @@ def squared_error(outputs: Array, labels: Array, label_smoothing: Array | float 
 
 
 def total(values: Array, weights: Array | None) -> Array:
-    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B], [B, ...], or None for all ones."""
+    """Returns the weighted sum of values float32[B, ...]. Weights are float32[B] or [B, ...], or None if all are 1."""
     import jax.numpy as jnp
 
     if weights is None:
@@ -86,7 +86,7 @@ def label_weights(labels: Array, weights: Array | None, padding: int | None) -> 
 
     Args:
       labels: int32[B, ...].
-      weights: float32[B], weights of examples, or None for all ones.
+      weights: float32[B], weights of the examples, or None if all are 1.
       padding: label that marks padding. With None, ``weights`` is returned.
     """
     import jax.numpy as jnp
@@ -125,9 +125,9 @@ def total_loss(
 def _total_in_chunks(
     loss: Loss, outputs: Product, labels: Array, weights: Array | None, label_smoothing: Array
 ) -> Array:
-    """Returns the total loss of a lazy product. At most ``CHUNK_BYTES`` of the product are in memory at a time.
+    """Returns the total loss of a lazy product. At most ``CHUNK_BYTES`` of the product are in memory at any time.
 
-    Gradients are computed together with the outputs, so the backward pass does not compute the outputs again.
+    Gradients are computed together with the outputs, so the backward pass does not recompute the outputs.
     """
     import jax
     import jax.numpy as jnp
@@ -189,7 +189,7 @@ def product(outputs: Array | Product) -> Array:
 
 
 def chunk_size(count: int, classes: int) -> int:
-    """Returns the number of labels in each chunk of a lazy product with outputs for ``count`` labels."""
+    """Returns the number of labels in each chunk of a lazy product that has outputs for ``count`` labels."""
     return largest_divisor(count, max(1, CHUNK_BYTES // (4 * classes)))
 
 
@@ -245,7 +245,7 @@ def sigmoid_cross_entropy(logits: Array, labels: Array, label_smoothing: Array |
     Args:
       logits: float32[..., classes].
       labels: uint8[..., classes], 1 for each class that is present.
-      label_smoothing: float32[]; q = (1 − label_smoothing) · label + label_smoothing / 2.
+      label_smoothing: float32[]. q = (1 − label_smoothing) · label + label_smoothing / 2.
 
     Returns:
       float32[..., classes], in nats.
@@ -266,7 +266,7 @@ FURTHER_BINS = 1 << 14
 
 
 def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Array:
-    """Returns, for each bin of scores, the number of labels and of positive labels, over all images and classes."""
+    """Returns the number of labels and of positive labels in each bin of scores, over all images and classes."""
     import jax.numpy as jnp
 
     within = (jnp.clip(logits, -LINEAR, LINEAR) + LINEAR) * (SCORE_BINS / (2 * LINEAR))
@@ -296,7 +296,7 @@ CLASSIFICATION = {"loss": mean(softmax_cross_entropy), "error": mean(misclassifi
 
 
 def regression(deviation: float) -> Mapping[str, Metric]:
-    """Returns metrics for labels that were divided by ``deviation``. Squared errors are in squared original units."""
+    """Returns metrics for labels that were divided by ``deviation``. Squared errors are in original units, squared."""
     return {
         "loss": mean(squared_error),
         "squared_error": mean(squared_error, deviation**2),

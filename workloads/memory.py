@@ -1,4 +1,4 @@
-"""Memory available to this process, and the error for data that would not fit."""
+"""Finds the memory available to this process, and raises an error for data that would not fit."""
 
 import os
 from pathlib import Path
@@ -15,8 +15,8 @@ def require(needed: int, what: str, instead: str) -> None:
 
     Args:
       needed: number of bytes.
-      what: task that needs the memory, which starts the message.
-      instead: remedy, a sentence without its period.
+      what: the task that needs the memory, with which the message starts.
+      instead: a remedy, as a sentence without its period.
     """
     free = available()
     if free is not None and needed > free:

@@ -61,9 +61,9 @@ def adamw(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: 
 def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight_decay: Array) -> Any:
     """Returns ``optax.lars``, layer-wise adaptive rates (You et al. 2017, arXiv 1708.03888).
 
-    Following the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
+    As in the authors' LARSOptimizer for TensorFlow, biases and norm parameters do not have a trust ratio or weight
     decay, and use momentum with the plain learning rate. With weight decay, the denominator of a trust ratio is the
-    norm of the sum of gradient and decay, as in optax. The paper adds the two norms.
+    norm of the sum of gradient and decay, as in optax. The paper adds the two norms instead.
     """
     import optax
 
@@ -82,8 +82,8 @@ def lars(learning_rate: Array, momentum: Array, trust_coefficient: Array, weight
 def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: Array) -> Any:
     """Returns LAMB (You et al. 2020, arXiv 1904.00962), built from the four parts of ``optax.lamb``.
 
-    Following the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
-    Adam. ``optax.lamb`` can only mask the decay.
+    As in the authors' code for BERT, biases and norm parameters do not have a trust ratio or weight decay, and use
+    Adam. ``optax.lamb`` can mask only the weight decay.
     """
     import optax
 
@@ -96,10 +96,11 @@ def lamb(learning_rate: Array, b1: Array, b2: Array, eps: Array, weight_decay: A
 
 
 def adaptation_mask(params: Params) -> Any:
-    """Returns a mask of the parameters with layer-wise rates: False for biases and norm parameters.
+    """Returns a mask of the parameters that have layer-wise rates: False for biases and norm parameters.
 
-    Following the authors' code for LARS, they are identified by their names, which are ``bias`` and ``scale`` in Flax.
-    A rule based on the number of dimensions would also exclude the noisy quadratic, because its only layer is a vector.
+    As in the authors' code for LARS, biases and norm parameters are identified by their names, which are ``bias`` and
+    ``scale`` in Flax. A rule based on the number of dimensions would also exclude the noisy quadratic, because its only
+    layer is a vector.
     """
     import jax
 
@@ -112,7 +113,7 @@ def adaptation_mask(params: Params) -> Any:
 def muon(learning_rate: Array, beta: Array, weight_decay: Array) -> Any:
     """Returns ``optax.contrib.muon`` (Jordan et al. 2024): Muon for matrices, NAdam for all other parameters.
 
-    Other parameters include biases and kernels of convolutions. NAdam (Dozat 2016) has decoupled weight decay, the same
+    The other parameters include biases and convolution kernels. NAdam (Dozat 2016) has decoupled weight decay, the same
     learning rate, b1 0.9, b2 0.999 and eps 1e-8.
     """
     from optax import contrib
@@ -168,7 +169,7 @@ def _of_layers(*parts: Any) -> Any:
 
 
 def _chain(*parts: Any) -> Any:
-    """Chains optax's transformations with the dtype promotion that they require (float32 ** int32)."""
+    """Chains optax's transformations under the dtype promotion that they require (float32 ** int32)."""
     import jax
     import optax
 
@@ -185,7 +186,7 @@ def _chain(*parts: Any) -> Any:
 
 
 def decay_factor(kind: Array, step: Array, decay_steps: Array, end_factor: Array) -> Array:
-    """Returns the factor of the initial learning rate at a step. Shallue et al. 2018 use linear decay.
+    """Returns the factor that multiplies the initial learning rate at a step. Shallue et al. (2018) use linear decay.
 
     Args:
       kind: int32[], value in SCHEDULES.

@@ -1,13 +1,13 @@
 """Data sets, models and optimizers from other packages, given by qualified names such as ``mine:net``.
 
-A package announces them as entry points in the groups ``scaling_limits.datasets``, ``scaling_limits.models`` and
+A package registers them as entry points in the groups ``scaling_limits.datasets``, ``scaling_limits.models`` and
 ``scaling_limits.optimizers``:
 
     [project.entry-points."scaling_limits.models"]
     net = "mine.networks:net"
 
-A name can also consist of a module and a function in it, such as ``my_models:net``. Nothing is imported before a study
-needs it.
+A name can also consist of a module and a function in it, such as ``my_models:net``. Packages are imported only when a
+study needs them.
 """
 
 import functools
@@ -29,12 +29,12 @@ _HEX = 16  # hex digits of a source's hash in a plan
 
 
 class Found(NamedTuple):
-    """An object from another package.
+    """An object found in another package.
 
     Attributes:
       value: the data set, model or optimizer.
       module: name of the module that defines it.
-      version: version of its package, or empty for a module outside any package.
+      version: version of its package, or empty if the module does not belong to a package.
     """
 
     value: Any
@@ -43,12 +43,12 @@ class Found(NamedTuple):
 
 
 def is_qualified(name: object) -> bool:
-    """Returns whether a name belongs to another package."""
+    """Returns whether a name refers to another package."""
     return isinstance(name, str) and ":" in name
 
 
 def names(kind: str) -> list[str]:
-    """Returns the qualified names that installed packages announce, without importing the packages."""
+    """Returns the qualified names that installed packages register, without importing the packages."""
     entries = importlib.metadata.entry_points(group=f"scaling_limits.{kind}s")
     return sorted(f"{entry.dist.name}:{entry.name}" for entry in entries if entry.dist is not None)
 
@@ -62,7 +62,7 @@ def find(kind: str, name: str) -> Found:
       name: qualified name, such as ``mine:net``.
 
     Raises:
-      BadInput: the package is not installed, cannot be imported, or does not have the name.
+      BadInput: the package is not installed, cannot be imported, or does not define the name.
     """
     if not _QUALIFIED.fullmatch(name):
         raise BadInput(f"{kind} {name!r} is not a qualified name, such as mine:net")
@@ -78,7 +78,7 @@ def find(kind: str, name: str) -> Found:
 
 
 def identity(kind: str, name: str) -> dict[str, str]:
-    """Returns the identity of the code behind a qualified name: its package's version and its module's hash."""
+    """Returns the identity of the code that a qualified name refers to: its package's version and its module's hash."""
     found = find(kind, name)
     source = getattr(sys.modules[found.module], "__file__", None)
     digest = hashlib.sha256(Path(source).read_bytes() if source else b"").hexdigest()[:_HEX]
@@ -89,7 +89,8 @@ def name_of(function: Any) -> str:
     """Returns the qualified name of a function.
 
     Raises:
-      BadInput: another process cannot import it, because it is defined in a notebook, a script or another function.
+      BadInput: other processes cannot import the function, because it is defined in a notebook, a script or another
+        function.
     """
     module, own = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     shown = own or repr(function)[:60]
@@ -127,12 +128,12 @@ def _attribute(module: ModuleType, path: str, kind: str, name: str) -> Any:
 
 
 def _version(module: str) -> str:
-    """Returns the version of the package that contains a module, or an empty string outside any package."""
+    """Returns the version of the package that contains a module, or an empty string if there is no package."""
     for package in importlib.metadata.packages_distributions().get(module.partition(".")[0], ()):
         return importlib.metadata.version(package)
     return ""
 
 
 def _same(one: str, other: str) -> bool:
-    """Returns whether two names refer to the same package, ignoring case and the difference between - and _."""
+    """Returns whether two names refer to the same package. Case and the difference between - and _ are ignored."""
     return re.sub(r"[-_.]+", "-", one).lower() == re.sub(r"[-_.]+", "-", other).lower()

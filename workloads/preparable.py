@@ -1,4 +1,4 @@
-"""Data sets that ``workloads.prepare`` can prepare, with the time, disk space and memory required."""
+"""Data sets that ``workloads.prepare`` can prepare, and the time, disk space and memory that they require."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -29,15 +29,15 @@ class Preparable(NamedTuple):
       content: description of the data set for the user.
       download_bytes: size of the original files.
       stored_bytes: approximate size of the array_record files.
-      folder: function that returns the folder of these files within the folder of all data sets.
+      folder: function that returns the folder of these files, given the folder that contains all data sets.
       check: function that raises BadInput unless all files exist.
-      builder: function that returns TFDS's builder, given the folder of all data sets and the folder of manually
-        downloaded originals.
+      builder: function that returns TFDS's builder, given the folder that contains all data sets and the folder of
+        manually downloaded originals.
       examples: expected number of examples by split.
       checksums: whether TFDS has checksums for the originals.
-      notes: additional lines on time, disk space and memory.
-      finish: function that creates missing derived files, such as subwords, in the data set's folder.
-      is_finished: function that returns whether these files exist, given the folder of all data sets.
+      notes: additional lines for the user about time, disk space and memory.
+      finish: function that creates missing derived files, such as subword vocabularies, in the data set's folder.
+      is_finished: function that returns whether the derived files exist, given the folder that contains all data sets.
     """
 
     content: str
@@ -64,7 +64,7 @@ def names() -> tuple[str, ...]:
 
 
 def prepared_as(name: str) -> str:
-    """Returns the name under which the data set of a task is prepared."""
+    """Returns the name under which a task's data set is prepared."""
     if name in tfds_images.SUBSETS:
         return tfds_images.SUBSETS[name][0]
     streamed: dict[str, Any] = {**streamed_images.SOURCES, **streamed_text.SOURCES}

@@ -1,6 +1,6 @@
 """python -m workloads.prepare NAME: downloads a data set and writes it as array_record files.
 
-TFDS and the registry are imported inside functions, so ``--help`` is fast.
+TFDS and the registry are imported inside functions to keep ``--help`` fast.
 """
 
 from results import cli
@@ -69,7 +69,7 @@ def _parser() -> CommandParser:
 
 
 def _check_needless(name: str) -> None:
-    """Raises BadInput unless the name is a data set that does not need preparation."""
+    """Raises BadInput unless the name is that of a data set that does not need preparation."""
     from workloads.registry import DATASETS  # imports JAX
 
     needless = {*DATASETS, "webgraph_synthetic"} - set(names())
@@ -138,7 +138,7 @@ def _too_little(name: str, what: Preparable, within: Path, there: int, partial: 
 
 
 def _fetched(name: str, within: Path) -> Path | None:
-    """Returns TFDS's download folder for a data set, or None if other data sets share it."""
+    """Returns TFDS's download folder for a data set, or None if other data sets also use it."""
     kind = name.partition("/")[0]
     shared = sum(other.partition("/")[0] == kind for other in names()) > 1
     return None if shared else within / "downloads" / kind
@@ -150,7 +150,7 @@ def _fail(line: str) -> int:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Returns the types of errors raised for network, disk, checksum and file problems."""
+    """Returns the types of errors that are raised for network, disk, checksum and file problems."""
     from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
     from tensorflow_datasets.core.download.util import DownloadError
 
@@ -170,7 +170,7 @@ def _reason(error: BaseException) -> str:
 def _write(what: Preparable, within: Path, planned: Conversion) -> None:
     """Downloads and writes a data set. TFDS writes to a temporary folder and renames it at the end.
 
-    Until then, converted files are kept in the folder of the conversion.
+    Until then, converted files are kept in the conversion's folder.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
@@ -203,7 +203,7 @@ def manual_folder(name: str, within: Path) -> Path:
 
 
 def there_bytes(manual: Path, fetched: Path | None) -> int:
-    """Returns the size of a data set's originals that already exist.
+    """Returns the total size of those originals of a data set that already exist.
 
     Args:
       manual: folder of manually downloaded originals.
@@ -236,10 +236,10 @@ def alone(name: str, within: Path) -> Iterator[bool]:
 
 
 def remove_leftovers(place: Path, fetched: Path | None) -> None:
-    """Removes unfinished downloads and files. Call it only in the process that holds the lock of ``alone``.
+    """Removes unfinished downloads and files. Call it only in a process that holds the lock of ``alone``.
 
-    TFDS writes each of them to a new folder with a random name that it never reuses. The folder of a conversion is
-    removed only if the data set is complete.
+    TFDS writes each of them to a new folder whose random name is never reused. The folder of a conversion is removed
+    only if the data set is complete.
 
     Args:
       place: folder of the data set's files.

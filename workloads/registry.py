@@ -1,4 +1,4 @@
-"""The registries: dicts that map names in YAML files to data sets, models, optimizers and ratings."""
+"""The registries: dicts that map the names used in YAML files to data sets, models, optimizers and ratings."""
 
 import contextlib
 import dataclasses
@@ -52,15 +52,15 @@ SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the labe
 def _row(
     module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
 ) -> Dataset:
-    """Returns the registry row of a data set with classes as labels.
+    """Returns the registry row of a data set whose labels are classes.
 
     Args:
       module: module of the data set. Its functions ``load``, ``version``, ``shapes`` and ``check`` take a name.
-      name: argument of these functions.
+      name: the name that these functions take.
       splits, classes: as in Dataset.
       many: whether an example may have several classes.
       spread: whether label smoothing is spread only over the other classes, as in Shallue et al. (2018). Plans record
-        it.
+        this choice.
       more: additional fields of Dataset.
     """
     calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
@@ -86,7 +86,7 @@ def _digits(name: str) -> Dataset:
 
 
 def _streamed_images(name: str) -> Dataset:
-    """Returns the registry row of photographs with one or several labels each."""
+    """Returns the registry row of photographs that have one or several labels each."""
     source = streamed_images.SOURCES[name]
     feed = functools.partial(streamed_images.feed, name)
     splits = ("validation", "test") if source.held_out else ("validation",)
@@ -95,7 +95,7 @@ def _streamed_images(name: str) -> Dataset:
 
 
 def _streamed_text(name: str) -> Dataset:
-    """Returns the registry row of texts as subwords."""
+    """Returns the registry row of texts that are split into subwords."""
     source = streamed_text.SOURCES[name]
     feed = functools.partial(streamed_text.feed, name)
     splits = ("validation", "test") if source.test_split else ("validation",)
@@ -192,7 +192,7 @@ OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 
 def check(kind: str, name: str) -> None:
-    """Raises BadInput for an unknown name of a dataset, model or optimizer. A qualified name is imported."""
+    """Raises BadInput for an unknown name of a data set, model or optimizer. Imports the object of a qualified name."""
     known = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
     if packages.is_qualified(name):
         packages.find(kind, name)
@@ -201,7 +201,7 @@ def check(kind: str, name: str) -> None:
 
 
 def get_model(name: str) -> Callable[..., Model]:
-    """Returns a model as a function that takes the number of classes and options. See ``check`` for unknown names."""
+    """Returns a model as a function of the number of classes and the options. See ``check`` for unknown names."""
     return packages.find("model", name).value if packages.is_qualified(name) else MODELS[name]
 
 
@@ -216,7 +216,7 @@ def get_optimizer(name: str) -> Optimizer:
 
 
 def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, Any]:
-    """Returns the identity of the code behind each qualified name. See ``packages.identity``."""
+    """Returns the identity of the code that each qualified name refers to. See ``packages.identity``."""
     named = {"dataset": dataset, "model": model, "optimizer": optimizer}
     return {name: packages.identity(kind, name) for kind, name in named.items() if packages.is_qualified(name)}
 
@@ -227,16 +227,16 @@ def model_options(name: str) -> Names:
 
 
 def model_defaults(name: str) -> dict[str, Any]:
-    """Returns the options of a model that have defaults."""
+    """Returns those options of a model that have defaults."""
     empty = inspect.Parameter.empty
     return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
 
 
 def plan_options(name: str, given: Options) -> dict[str, Any]:
-    """Returns the options of a model as its plan lists them.
+    """Returns the options of a model as listed in a plan.
 
-    Plans list default options only for models from other packages. This package's defaults are omitted, because options
-    that are added later must not change existing plans.
+    Plans list default values only for models from other packages. Defaults of this package's models are omitted,
+    because options that are added later must not change existing plans.
     """
     defaults = model_defaults(name)
     if packages.is_qualified(name):
@@ -270,7 +270,7 @@ def ratings(choice: Options) -> RatingsSource:
 
 
 def generated_from(choice: Options) -> dict[str, float]:
-    """Returns all parameters of generated ratings, or an empty dict for other ratings."""
+    """Returns all parameters of generated ratings, or an empty dict for ratings that are not generated."""
     options = dict(choice)
     name = options.pop("name")
     return dataclasses.asdict(GENERATED[name](**options)) if name in GENERATED else {}
@@ -286,10 +286,10 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
 
     Args:
       name: a key of DATASETS or OWN_DATASETS, or a qualified name.
-      source: options of the data set, for a key of OWN_DATASETS.
+      source: options of the data set, if the name is a key of OWN_DATASETS.
 
     Raises:
-      BadInput: the user's own data or their options are invalid.
+      BadInput: the user's own data, or the options of these data, are invalid.
     """
     if name in OWN_DATASETS:
         return OWN_DATASETS[name](**source or {})
@@ -317,7 +317,7 @@ def metrics(row: Dataset) -> Names:
 
 
 def workload(row: Dataset, model: str, options: Options, optimizer: str, precision: str = "float32") -> Workload:
-    """Builds a workload from a data set and names. Reads the data only if the data set has no ``shapes``.
+    """Builds a workload from a data set and names. The data are read only if the data set has no ``shapes``.
 
     Args:
       row: registry row of the data set.

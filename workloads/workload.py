@@ -21,8 +21,8 @@ STACKED = "stacked"  # prefix of parameters whose first axis is over layers that
 class Examples(NamedTuple):
     """Examples with a shared leading axis: ``inputs`` [N, ...] and ``labels`` [N, ...].
 
-    Labels are int32 for classes and float32 for numbers. Images may be uint8: ``registry.workload`` converts each batch
-    to float32 in [0, 1].
+    Labels are int32 for classes and float32 for numbers. Images may be uint8. ``registry.workload`` converts each batch
+    of them to float32 in [0, 1].
     """
 
     inputs: Array
@@ -50,11 +50,11 @@ class ArrayShape(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A metric in terms of sums over examples, which can be computed in parts.
+    """A metric that is derived from sums over examples, so it can be computed in parts.
 
     Attributes:
-      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. Sums over several parts are added.
-        Weights are float32[B] by example, float32[B, ...] by label, or None for all ones.
+      sums: ``(outputs [B, ...], labels [B, ...], weights) -> pytree of float32``. The sums of several parts are added.
+        Weights are float32[B] by example, float32[B, ...] by label, or None if all are 1.
       finish: ``(sums) -> float32[]``, which returns the metric.
     """
 
@@ -70,22 +70,22 @@ class Dataset(NamedTuple):
       version: fast function that returns the version of the data, which is part of every study's identity.
       train_examples: size of the training split, or None for an infinite stream.
       evaluation_examples: maximum number of examples per split that an evaluation uses.
-      classes: size of the outputs: the number of classes, or 1 for numbers.
-      splits: names of the evaluated splits, out of train, validation and test.
+      classes: size of the outputs, which is the number of classes, or 1 for numbers.
+      splits: names of the evaluated splits, which are among train, validation and test.
       loss: ``(outputs [B, ...], labels [B, ...], label_smoothing float32[]) -> float32[B, ...]``, one value per label.
         Training minimizes its mean.
       metrics: metrics by kind (loss, error).
-      shapes: function that returns the shapes of the splits, so programs can be compiled without data. With None, the
-        shapes of the loaded splits are used.
+      shapes: function that returns the shapes of the splits, so programs can be compiled without the data. With None,
+        the shapes of the loaded splits are used.
       tuned: metaparameters of the loss that a search space may contain.
-      padding: label that marks padding, which is ignored by loss and metrics. None if there is no padding.
+      padding: label that marks padding, which the loss and metrics ignore, or None if there is no padding.
       draw: ``(key, batch_size) -> Examples``, which generates a batch of an infinite stream on the devices, or None for
-        epochs.
+        data with epochs.
       feed: ``(seed, step, batch_size, positions) -> Examples`` as NumPy arrays, for training data that are streamed to
         the devices. It returns some positions of the batch at a step of the trial with this seed, so each host can load
-        its own. ``load`` then does not return a training split.
+        only its own positions. In that case, ``load`` does not return a training split.
       check: function that raises BadInput if ``load`` would, without reading large files.
-      options: options of a user's own data that ``version`` does not include, such as the split. Part of every study's
+      options: options of a user's own data that are not part of ``version``, such as the split. Part of every study's
         identity.
       models: names of the models that accept the inputs, or None for all models.
       targets: default targets (metrics and values) for tasks without targets.
@@ -133,10 +133,11 @@ class Model(NamedTuple):
       init: ``(key, inputs [B, ...]) -> (params, state)``. The state contains arrays that are updated without gradients,
         such as running statistics. It may be an empty tree.
       apply: ``(params, state, inputs [B, ...], keys [B], train) -> (outputs float32[B, ..., classes], state)``. Each
-        example has a key for randomness during training. Keys are None if ``train`` is False. Outputs may be a Product.
+        example has a key for randomness during training. If ``train`` is False, keys are None. Outputs may be a
+        Product.
       group: number of adjacent examples in a batch that are normalized together. Microbatches must not split a group,
         but shards may share one.
-      axes: ``(inputs [B, ...]) -> pytree`` with the structure of the parameters: the names of the axes of each as a
+      axes: ``(inputs [B, ...]) -> pytree`` with the structure of the parameters: the axis names of each parameter as a
         ``PartitionSpec``. Inputs may be a ``jax.ShapeDtypeStruct``. Models without axes cannot be sharded. See
         ``workloads.axes``.
     """
@@ -148,7 +149,7 @@ class Model(NamedTuple):
 
 
 def flax_model(network: Callable[[], Any]) -> Model:
-    """Returns the model of a stateless Flax network, which is built on first use, so plans do not need Flax."""
+    """Returns the model of a stateless Flax network. It is built on first use, so planning does not need Flax."""
     made = functools.cache(network)
 
     def init(key: Array, inputs: Array) -> Variables:
@@ -171,7 +172,7 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
     """Returns the model of a Flax network that is called with (inputs, keys, train).
 
     Args:
-      network: function that builds the network on first use. Collections other than ``params`` are the state.
+      network: function that builds the network on first use. All collections other than ``params`` form the state.
       group: number of examples normalized together, as in Model."""
     made = functools.cache(network)
 
@@ -203,7 +204,8 @@ class Optimizer(NamedTuple):
         that share an update rule share compiled programs.
       tuned: names of the metaparameters that a search space must contain.
       defaults: values of the other metaparameters. A space may override those in ``registry.OPTIONAL``.
-      evaluated: ``(params, state) -> params``, which returns the parameters to evaluate. Defaults to the trained ones.
+      evaluated: ``(params, state) -> params``, which returns the parameters to evaluate. Defaults to the trained
+        parameters.
     """
 
     update_rule: Callable[..., Any]
@@ -213,7 +215,7 @@ class Optimizer(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A workload for the engine: functions of data, and the shapes of the data.
+    """A workload for the engine: functions that operate on data, and the shapes of the data.
 
     Attributes:
       shapes: shapes of all splits as ``ArrayShape``, including the training split of streamed data.
@@ -221,7 +223,8 @@ class Workload(NamedTuple):
       group: as in Model.
       init: function ``(key) -> (params, state)``.
       loss: ``(params, state, Examples, weights, keys [B], label_smoothing float32[]) -> (float32[], state)``, the
-        weighted sum of the losses of all labels. Weights are float32[B], or [B, ...] like the labels, or None for ones.
+        weighted sum of the losses of all labels. Weights are float32[B], or [B, ...] like the labels, or None if all
+        are 1.
       predict: function ``(params, state, inputs) -> outputs`` for evaluations.
       metrics: metrics by kind for each of ``evaluated_splits``, in column order.
       evaluated_splits: names of the evaluated splits.
@@ -252,8 +255,8 @@ def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape)
     """Returns the shapes of splits.
 
     Args:
-      counts: number of examples in train, validation and test, or None for a missing split.
-      inputs, labels: shapes of one example.
+      counts: number of examples in the train, validation and test splits, or None for a missing split.
+      inputs, labels: shapes of the input and the label of one example.
     """
 
     def of(count: int | None) -> Any:
@@ -263,7 +266,7 @@ def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape)
 
 
 def shapes_of(splits: Splits) -> Splits:
-    """Returns the shapes of the arrays in some splits."""
+    """Returns the shapes of all arrays in some splits."""
 
     def of(examples: Examples | None) -> Any:
         return examples and Examples(*(ArrayShape(array.shape, np.dtype(array.dtype)) for array in examples))
@@ -272,9 +275,9 @@ def shapes_of(splits: Splits) -> Splits:
 
 
 def content(splits: Splits) -> str:
-    """Returns a hash of all arrays of a data set, by split: ``sha256:`` and 16 hex digits.
+    """Returns a hash of all arrays of a data set, by split: ``sha256:`` followed by 16 hex digits.
 
-    It does not depend on the machine's byte order.
+    The hash does not depend on the machine's byte order.
     """
     digest = hashlib.sha256()
     for name, examples in splits._asdict().items():

@@ -1,1 +1,1 @@
-"""Reads compiled programs and compiles ahead of time."""
+"""Parses compiled programs, and compiles programs ahead of time."""

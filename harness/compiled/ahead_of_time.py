@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation for TPUs that are not attached: memory, collectives and schedule of a program.
+"""Compiles programs for TPUs that are not attached, to find their memory, collectives and schedule.
 
 This runs in a subprocess started by ``harness.costs.questions.ask``, because the compiler takes a lock and may run for
 a long time. It requires the ``plan`` extra.
@@ -37,7 +37,7 @@ class CompilationResult(NamedTuple):
       why: the compiler's message if the program does not fit.
       found: the parsed program, if it fits.
       program: the compiled program, if it fits.
-      processor_seconds: CPU seconds of lowering and compiling.
+      processor_seconds: CPU seconds spent on lowering and compiling.
     """
 
     fits: bool
@@ -54,10 +54,11 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
 
     Args:
       topology: a TPU slice, such as v5e:2x2.
-      shape: sizes of the mesh axes. One may be None and is then inferred. A smaller mesh uses the first devices.
+      shape: sizes of the mesh axes. One size may be None, in which case it is inferred. A mesh smaller than the slice
+        uses the first devices.
 
     Raises:
-      BadInput: the topology does not exist, or its compiler is not installed.
+      BadInput: the topology does not exist, or the TPU compiler is not installed.
     """
     devices = np.array(sorted(topologies.devices(topology), key=lambda device: (device.process_index, device.id)))
     known = math.prod(size for size in shape.values() if size is not None)
@@ -67,11 +68,11 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
 
 
 def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> CompilationResult:
-    """Lowers, compiles and reads a program.
+    """Lowers, compiles and parses a program.
 
     Args:
       lower: function that returns the lowered program.
-      argument_bytes: bytes of the arguments on a device. Some compiler messages exclude them.
+      argument_bytes: bytes of the arguments on each device. Some compiler messages do not count them.
 
     Raises:
       Unparsed: part of the compiled program cannot be parsed.
@@ -91,7 +92,7 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
 
 
 def refused(message: str, argument_bytes: float) -> CompilationResult:
-    """Parses the needed and the usable bytes from the compiler's message about a program that does not fit."""
+    """Parses the compiler's message about a program that does not fit. Returns the needed and the usable bytes."""
     why = " ".join(message.split())[:400]
     sizes = [_size(number, unit) for number, unit in _SIZE.findall(why)]
     if whole := re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", why):
@@ -117,7 +118,7 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
     Args:
       made: result of compiling a step.
       on: mesh that the program runs on.
-      beside: bytes that each device holds in addition to its arguments.
+      beside: bytes that each device holds in addition to the arguments of the step.
       lanes: number of trials on each device.
       how: human-readable description of the lanes and the batch partition.
     """

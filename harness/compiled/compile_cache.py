@@ -37,7 +37,7 @@ def obstacle() -> str | None:
 
 
 def enable() -> None:
-    """Enables the cache in JAX_COMPILATION_CACHE_DIR or the default folder, or disables it if there is an obstacle.
+    """Enables the cache in JAX_COMPILATION_CACHE_DIR or the default folder, or disables it if it cannot be used.
 
     Does not initialize a backend.
     """
@@ -53,10 +53,10 @@ def enable() -> None:
 
 
 def compiled(program: "Lowered") -> "Compiled":
-    """Compiles a program. If several processes need it at the same time, one compiles it and the others read the cache.
+    """Compiles a program. If several processes need it at once, one compiles it and the others read the cache.
 
-    Processes of a multi-host run do not wait for each other here: on GPUs, XLA splits autotuning between them, so all
-    must compile concurrently.
+    Processes of a multi-host run do not wait for each other here. On GPUs, XLA splits autotuning between them, so all
+    of them must compile concurrently.
     """
     import jax
 
@@ -67,7 +67,7 @@ def compiled(program: "Lowered") -> "Compiled":
 
 @contextlib.contextmanager
 def _in_turn(text: str) -> Iterator[None]:
-    """Waits while another process on this machine compiles the same program. Different programs may share a lock."""
+    """Holds a lock while compiling, so processes on this machine take turns. Different programs may share a lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, BadInput):  # if the folder is not writable, there is no cache either
             folder = caches.folder("compiling")

@@ -1,8 +1,8 @@
 """Parses the collectives, matmuls, convolutions and loops of a compiled program from its HLO text.
 
-Every number is for one device. The costs of a loop's body are multiplied by the trip count. A loop with an unknown trip
-count, such as one over a traced number of steps, counts once and is listed separately. Lines that cannot be parsed are
-kept, and ``check`` raises an error if there are any.
+All numbers are per device. The costs of a loop's body are multiplied by the loop's trip count. The body of a loop with
+an unknown trip count, such as a traced number of steps, is counted once, and the loop is listed separately. Lines that
+cannot be parsed are kept, so ``check`` can raise an error.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Unparsed(ValueError):
 
 
 class Product(NamedTuple):
-    """A matmul or convolution: its FLOPs (two per multiply-add) and the trip counts of the enclosing loops."""
+    """A matmul or convolution, with its FLOPs (two per multiply-add) and the trip counts of the enclosing loops."""
 
     flops: int
     turns: Turns
@@ -48,7 +48,7 @@ class Compiled:
       devices: number of devices that run it.
       collectives, products: the program's collectives, and its matmuls and convolutions.
       cycles: cycles in the compiler's schedule on TPUs, 0 on other devices.
-      loops: numbers of loops with known and with unknown trip counts.
+      loops: number of loops with a known trip count, and number with an unknown one.
       unparsed: lines that could not be parsed.
     """
 
@@ -69,7 +69,7 @@ class Compiled:
 
     @property
     def flops(self) -> int:
-        """FLOPs of all matmuls and convolutions. A loop with an unknown trip count counts once."""
+        """FLOPs of all matmuls and convolutions. The body of a loop with an unknown trip count is counted once."""
         return sum(each.flops * times(each.turns) for each in self.products)
 
 
@@ -244,7 +244,7 @@ def _constant(each: _Instruction | None) -> int | None:
 
 
 def _element(tuple_: _Instruction | None, index: int, beside: Mapping[str, _Instruction]) -> _Instruction | None:
-    """Returns the element of a tuple, traced through copies."""
+    """Returns the instruction that computes an element of a tuple, looking through copies."""
     if tuple_ is None or tuple_.opcode != "tuple":
         return None
     return _behind(beside.get(_operands(tuple_)[index]), beside)
@@ -288,12 +288,12 @@ def _flops_of_convolution(
 
 
 def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
-    """Returns, for one axis, the number of (output, tap) pairs that read an input rather than padding or dilation.
+    """Returns the number of (output, tap) pairs along an axis that read an input instead of padding or dilation.
 
     Args:
       count, outputs: number of inputs and number of outputs.
-      size, stride, pad: window size, stride, and padding before the first input.
-      spread, apart: dilation of the inputs, and dilation of the window.
+      size, stride, pad: window size, stride, and amount of padding before the first input.
+      spread, apart: dilation of the inputs, and of the window.
     """
     at = np.arange(outputs) * stride - pad
     last = (count - 1) * spread
@@ -336,7 +336,7 @@ def _instruction(line: str) -> _Instruction | None:
 
 
 def _closing(text: str) -> int:
-    """Returns the position after the parenthesis that closes the first one."""
+    """Returns the position after the parenthesis that closes the first opening parenthesis."""
     depth = 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -378,7 +378,7 @@ def _bits(dtype: str) -> int:
 
 
 def _payload(each: _Instruction, operation: str, types: StringMap) -> float:
-    """Returns the bytes of the undivided arrays of a collective."""
+    """Returns the bytes of the full (unsharded) arrays of a collective."""
     if operation in ("all-gather", "collective-broadcast"):
         arrays = _arrays(each.type)
         if each.opcode.endswith("-start") and len(arrays) > 1:  # the operands and the results
@@ -418,7 +418,7 @@ def _groups(attributes: str, operation: str, devices: int) -> Groups:
 
 
 def _ordered(dims: str, order: str | None) -> np.ndarray:
-    """Returns 0, 1, 2, ... as an array of these dimensions, transposed."""
+    """Returns 0, 1, 2, ... reshaped to the given dimensions and transposed."""
     sizes = _numbers(dims)
     ids = np.arange(math.prod(sizes)).reshape(sizes)
     return ids.transpose(_numbers(order)) if order else ids
@@ -429,7 +429,7 @@ def _rows(ids: np.ndarray, size: int) -> Groups:
 
 
 def _of_mesh(sizes: str, device_ids: str | None, named: str) -> Groups:
-    """Returns groups along mesh axes or parts of axes: ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
+    """Returns groups along mesh axes or parts of axes. For example, ``'a':(2)4`` is the middle 4 of 2 × 4 × rest."""
     axes = {name: int(size) for name, size in re.findall(r"'?([\w.\-]+)'?=(\d+)", sizes)}
     count = math.prod(axes.values())
     if device_ids is None:

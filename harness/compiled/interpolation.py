@@ -1,8 +1,8 @@
-"""Costs of programs of many sizes, interpolated between two sizes whose programs have the same operations.
+"""Interpolates the costs of a program between two sizes at which it has the same operations.
 
-If each dimension of each array is an affine function of the size, so are FLOPs, bytes and numbers of operations. The
-peak memory is a maximum of affine functions. Its interpolation is also exact, because it uses the arrays instead of the
-peaks.
+If each dimension of each array is an affine function of the size, then FLOPs, bytes and operation counts are too. The
+peak memory is a maximum of affine functions. Interpolating it is also exact, because the arrays are interpolated
+instead of the peaks.
 """
 
 import functools
@@ -23,7 +23,7 @@ CHECKED = 3  # random sizes between two counted ones
 
 
 class ProgramCost(NamedTuple):
-    """Counted costs of a program: work, peak bytes, and the number of operations in its text."""
+    """Costs of a program: its work, its peak bytes, and the number of operations in its text."""
 
     work: Work
     held_bytes: float
@@ -38,12 +38,12 @@ class Outline(NamedTuple):
 
 
 def counted(jaxpr: Any, parameters: int = 0) -> ProgramCost:
-    """Returns the costs of one program, whose first ``parameters`` arguments are weights."""
+    """Returns the costs of a program whose first ``parameters`` arguments are weights."""
     return ProgramCost(jaxpr_cost.of(jaxpr, parameters), jaxpr_cost.held_bytes(jaxpr), jaxpr_cost.equations(jaxpr))
 
 
 class Piece(NamedTuple):
-    """A range of sizes, from ``first`` to ``last``, for which costs are interpolated."""
+    """A range of sizes, from ``first`` to ``last``, within which costs are interpolated."""
 
     first: int
     last: int
@@ -60,16 +60,16 @@ def costs(
 ) -> dict[int, ProgramCost]:
     """Returns the costs of a program at each size. Only some of the programs are traced.
 
-    The smallest and the largest program are counted. If their operations are the same and ``part`` is affine at random
-    sizes between them, the others are interpolated. Otherwise, the sizes are split in half, and each half is handled in
-    the same way.
+    The costs of the smallest and the largest program are counted. If both have the same operations and ``part`` is
+    affine at random sizes between them, all other sizes are interpolated. Otherwise, the sizes are split in half, and
+    each half is handled in the same way.
 
     Args:
       sizes: distinct sizes.
       program: function that returns the program of a size.
-      part: function that returns a part of the program that determines the rest and is faster to trace. By default,
-        only the operations of counted programs are compared.
-      pieces: pieces known from earlier calls for the same program. New ones are added.
+      part: function that returns the part of the program that determines all other parts and is faster to trace. By
+        default, only the operations of counted programs are compared.
+      pieces: pieces known from earlier calls for the same program. New pieces are added to it.
       parameters: number of leading arguments of the program that are weights.
     """
     pieces = [] if pieces is None else pieces
@@ -96,7 +96,7 @@ def costs(
 
 
 def outline(jaxpr: Any) -> Outline:
-    """Returns the outline of a program, including nested programs."""
+    """Returns the outline of a program and all programs nested in it."""
     operations: list[str] = []
     dimensions: list[int] = []
     for name, sizes in _walk(getattr(jaxpr, "jaxpr", jaxpr)):

@@ -61,9 +61,9 @@ def equations(jaxpr: Any) -> int:
 def held_bytes(jaxpr: Any) -> int:
     """Returns the peak bytes of a program if every operation writes its result to memory.
 
-    Arguments and results are included. An array is live from the operation that returns it to the last one that reads
-    it. Compiled programs usually need less memory because operations are fused, or slightly more because of copies. If
-    the program is partitioned over devices, the result is the peak of one device.
+    Arguments and results are included. An array is live from the operation that returns it until the last one that
+    reads it. Compiled programs usually need less memory because operations are fused, but may need slightly more
+    because of copies. If the program is partitioned across devices, the result is the peak memory of one device.
     """
     program = _open(jaxpr)
     return int(max(_peak([each], _bytes_of_one, given=True) for each in list(_shares(program)) or [program]))
@@ -76,7 +76,7 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
 
     Args:
       few, more: results of ``jax.make_jaxpr`` with the same operations.
-      places: float64[N], positions of the programs, with ``few`` at 0 and ``more`` at 1.
+      places: float64[N], positions of the programs, where ``few`` is at 0 and ``more`` is at 1.
     """
 
     def bytes_between(variables: Sequence[Any]) -> np.ndarray:
@@ -87,14 +87,14 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
 
 
 def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
-    """Returns the peak bytes of versions of a program in which a prime is replaced by other counts.
+    """Returns the peak bytes of a program for other values of a count, which is a prime in the given program.
 
-    Dimensions that are multiples of the prime scale with the count. The others do not depend on it.
+    Dimensions that are multiples of the prime scale with the count. All other dimensions do not depend on it.
 
     Args:
-      jaxpr: result of ``jax.make_jaxpr``. Its other dimensions are smaller than the prime.
-      prime: count of this program.
-      counts: int64[N], counts of the other programs.
+      jaxpr: result of ``jax.make_jaxpr``. All dimensions that do not scale must be smaller than the prime.
+      prime: the count in this program.
+      counts: int64[N], the counts to return peak bytes for.
     """
 
     def bytes_scaled(variables: Sequence[Any]) -> Any:
@@ -107,12 +107,12 @@ def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
 
 
 def device_bytes(arrays: Any) -> int:
-    """Returns the bytes of arrays on each device of their mesh."""
+    """Returns the bytes that arrays occupy on each device of their mesh."""
     return sum(math.prod(a.sharding.shard_shape(a.shape)) * a.dtype.itemsize for a in tree_leaves(arrays))
 
 
 def _shares(jaxpr: Any) -> Iterator[Any]:
-    """Returns the per-device programs within a program, one for each part that is partitioned over devices."""
+    """Returns the per-device programs within a program: one for each part that is partitioned across devices."""
     for equation in jaxpr.eqns:
         for inner in map(_open, jaxprs_in_params(equation.params)):
             if equation.primitive.name == "shard_map":
@@ -156,9 +156,9 @@ def _moved(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
 
 
 def _of_branches(works: Sequence[Work]) -> Work:
-    """Returns the work of a conditional: the most expensive branch, with the smallest operands of matmuls.
+    """Returns the work of a conditional: that of its most expensive branch, but with the smallest matmul operands.
 
-    A convolution has a branch for CPUs, which copies windows into a larger matrix.
+    This matters for convolutions: their branch for CPUs copies windows into a larger matrix.
     """
     most = max(works, key=lambda each: each.bytes)
     least = min((each for each in works if each.bytes > each.other_bytes), key=_in_matmuls, default=most)
@@ -199,10 +199,10 @@ def _bytes_of_one(variables: Sequence[Any]) -> int:
 
 
 def _peak(programs: Sequence[Any], size: _Size, *, given: bool) -> Any:
-    """Returns the maximum number of bytes live at the same time, with or without the arguments.
+    """Returns the maximum number of bytes that are live at the same time, with or without the arguments.
 
     Args:
-      programs: programs with the same operations.
+      programs: programs that consist of the same operations.
       size: function that returns the bytes of an array, as a number or as an array of numbers.
       given: whether arguments are included.
     """
@@ -255,8 +255,9 @@ def array_bytes(var: Any) -> int:
 def matrix_flops(jaxpr: Any) -> int:
     """Returns the FLOPs of all matmuls and convolutions of a program, counting two per multiply-add.
 
-    Loop bodies are multiplied by the trip count, or count once if it is unknown. For conditionals, the most expensive
-    branch counts. All other operations, such as sums and exponentials, are excluded, as is usual for model FLOPs.
+    FLOPs of a loop body are multiplied by the trip count, or counted once if it is unknown. For a conditional, only the
+    most expensive branch is counted. All other operations, such as sums and exponentials, are excluded, as is usual for
+    model FLOPs.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.

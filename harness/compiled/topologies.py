@@ -1,4 +1,4 @@
-"""Devices of TPUs that are not attached, for the compiler in the ``plan`` extra."""
+"""Describes TPU devices that are not attached, for the compiler in the ``plan`` extra."""
 
 import importlib.util
 import math
@@ -20,7 +20,7 @@ _ENVIRONMENT = {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def check(topology: str) -> None:
-    """Raises BadInput for an invalid slice, such as v5e:2x2x2: v5e chips are linked in only two directions."""
+    """Raises BadInput for an invalid slice, such as v5e:2x2x2. (v5e chips are linked in only two directions.)"""
     version, colon, chips = topology.partition(":")
     if colon and version not in DIRECTIONS:
         known = nearest(version, DIRECTIONS)
@@ -43,7 +43,7 @@ def count(topology: str) -> int:
 
 
 def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
-    """Returns the number of chips along each torus dimension, or None if there is no torus (emulated devices)."""
+    """Returns the number of chips along each torus dimension, or None for emulated devices, which have no torus."""
     places = [getattr(device, "coords", None) for device in devices]
     if any(place is None for place in places):
         return None
@@ -56,7 +56,7 @@ def has_compiler() -> bool:
 
 
 def devices(topology: str) -> "list[jax.Device]":
-    """Returns the devices of a slice, ordered so that the last axis of a mesh consists of adjacent devices.
+    """Returns the devices of a slice, in an order in which the last axis of a mesh consists of adjacent devices.
 
     Args:
       topology: version and number of chips along each direction, such as v5e:16x16.

@@ -1,4 +1,4 @@
-"""Costs of factorizations: an epoch and the objective of an evaluation, computed from the size of the data only."""
+"""Computes the costs of an epoch and of the objective of a factorization from the size of the data only."""
 
 import dataclasses
 import functools
@@ -42,14 +42,14 @@ def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
 
 
 def _without_scores(work: Work) -> Work:
-    """Returns the work of a program without attention. Its batched matmuls are counted like all others."""
+    """Returns the work of a program that has no attention, so batched matmuls are counted like all others."""
     return work._replace(activation_bytes=work.activation_bytes + work.score_bytes, score_bytes=0.0)
 
 
 def verdict(study: Factorization, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles both halves of an epoch for a topology. Reports the memory of the larger half.
+    """Compiles both halves of an epoch for a topology, and returns the memory of the larger half.
 
-    If the slice has more devices than the study has cores, the study uses the first devices and the others are idle.
+    If the slice has more devices than the study has cores, the study uses the first devices, and the others are idle.
     """
     there = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
     if study.cores > there:
@@ -98,7 +98,7 @@ def _both(one: Verdict, two: Verdict) -> Verdict:
 
 
 def _size(study: Factorization, source: Source) -> Size:
-    """Returns the size of a study's data. For a stored study, the source is derived from its plan."""
+    """Returns the size of a study's data. For a stored study, the data source is derived from its plan."""
     name, _, variant = study.dataset.partition("-")
     if source is None and study.dataset_options:
         source = {"name": name, **study.dataset_options}

@@ -1,4 +1,4 @@
-"""Costs of layouts: one device's share of a step, counted from shapes or compiled for a topology."""
+"""Computes one device's share of the costs of a layout's step, from shapes or by compiling for a topology."""
 
 import functools
 
@@ -13,7 +13,7 @@ from results.plans.layout import LayoutStudy
 
 
 def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
-    """Counts the costs of a step, as if all devices of the mesh shared its work and its memory evenly."""
+    """Counts the costs of a step, assuming that all devices of the mesh share its work and its memory evenly."""
     one = layouts.laid(study, source)
     step = layouts.whole_step(one)
     jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)
@@ -34,7 +34,7 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
 
 
 def verdict(study: LayoutStudy, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles a step for a topology. A smaller mesh uses the first devices, and the others are idle."""
+    """Compiles a step for a topology. A mesh smaller than the slice uses the first devices, and the others are idle."""
     one = layouts.laid(study, source)
     devices = topologies.devices(topology)
     if one.mesh.size > len(devices):

@@ -1,4 +1,4 @@
-"""Stores the measurements of ``python -m harness.costs.probe`` on this machine, and derives rates from them.
+"""Stores the measurements that ``python -m harness.costs.probe`` makes on this machine, and derives rates.
 
 This module does not import JAX.
 """
@@ -26,11 +26,11 @@ class Trained(NamedTuple):
     """A network trained by a probe.
 
     Attributes:
-      work: amount of work of a step.
+      work: work of a step.
       calls: number of program calls per step.
-      seconds: seconds per step, including the host's time for calls.
-      equations: number of operations of its programs.
-      compiling: seconds spent compiling its programs.
+      seconds: seconds per step, including the time that the host spends on calls.
+      equations: number of operations in the network's programs.
+      compiling: seconds spent on compiling these programs.
     """
 
     work: Work
@@ -41,13 +41,13 @@ class Trained(NamedTuple):
 
 
 def place(device_kind: str) -> Path:
-    """Returns the path of the probe file of a device kind."""
+    """Returns the path of the file with the measurements of a device kind."""
     digest = hashlib.sha256(f"{FORMAT} {device_kind}".encode()).hexdigest()[:16]
     return caches.folder("probes") / f"{digest}.json"
 
 
 def write(device_kind: str, found: Fields) -> Path:
-    """Stores the measurements that predictions use. Returns the path."""
+    """Stores the measurements that predictions use. Returns the path of the file."""
     file = place(device_kind)
     durable.make_folder(file.parent)
     kept = {"device_kind": device_kind, **{name: found[name] for name in KEPT}}
@@ -64,9 +64,9 @@ def read(device_kind: str) -> Json | None:
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     """Returns the probed rates of a device kind for a matmul precision, or None if it has not been probed.
 
-    The rates in the tables are scaled by the measured time of small networks relative to their predicted time, as if
-    these runs were in a store. Steps of small networks are much slower than the rates of a large matmul or vector
-    suggest. For a device that is not in the tables, the rates measured by the probe are scaled instead.
+    The rates in the tables are scaled by the ratio of measured to predicted step times of small networks, as if these
+    runs were in a store. Steps of small networks are much slower than the rates of a large matmul or vector suggest.
+    For a device that is not in the tables, the rates that the probe measured are scaled instead.
     """
     found = read(device_kind)
     if found is None or precision not in found["rates"]:
@@ -92,7 +92,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 
 def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, float]:
-    """Returns the scale of predicted steps and the seconds per call that minimize the relative error over the runs."""
+    """Returns the scale of predicted step times and the seconds per call that minimize the runs' relative error."""
     one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
     two = [run.calls / run.seconds for run in runs]
     first, both, second = (
@@ -120,7 +120,7 @@ def _typical(found: Fields, device_kind: str, backend: str, precision: str) -> R
 
 
 def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | None:
-    """Returns the seconds of an all-reduce over devices of this machine, or None if the probe did not time one.
+    """Returns the seconds of an all-reduce across devices of this machine, or None if the probe did not time one.
 
     Times are interpolated and extrapolated linearly in the bytes per device.
     """

@@ -1,4 +1,4 @@
-"""Costs of studies that train networks: a step and an evaluation, lowered from shapes only."""
+"""Computes the costs of a training step and of an evaluation of networks, from shapes only."""
 
 import functools
 import json
@@ -40,7 +40,7 @@ def counts(study: BatchStudy, source: Source, settings: Settings) -> Counts:
 def counts_of_sizes(
     study: BatchStudy, source: Source, settings: Settings, batch_sizes: Sequence[int]
 ) -> dict[int, Counts]:
-    """Counts the costs of studies that differ only in the batch size, by batch size.
+    """Counts the costs of studies that differ only in the batch size. Returns them by batch size.
 
     For many sizes, only a few programs are traced. See ``harness.compiled.interpolation``.
     """
@@ -82,10 +82,11 @@ class Network(NamedTuple):
     """The choices that determine the program of a step. Several data sets may share a program.
 
     Attributes:
-      key: key of programs without data set and batch size.
+      key: key of the programs, without data set and batch size.
       classes: number of outputs per label.
       loss, padding, draw: as in ``Dataset``.
-      train: shapes and dtypes of the arrays that a step selects a batch from, without the examples of streamed data.
+      train: shapes and dtypes of the arrays that a step selects a batch from. Those of streamed data have no example
+        axis.
     """
 
     key: ProgramsKey
@@ -106,19 +107,19 @@ def _network(key: ProgramsKey, source: Source, workload: Workload) -> Network:
 
 @functools.lru_cache(KEPT)
 def _pieces(key: Hashable) -> list[Any]:
-    """Returns the list of pieces or programs found so far for a key. Callers append to it."""
+    """Returns the list of pieces or programs found so far for a key. The caller appends to it."""
     return []
 
 
 def forget() -> None:
-    """Forgets all counted programs, so that later counts do not depend on earlier ones."""
+    """Forgets all counted programs, so later counts do not depend on earlier counts."""
     _pieces.cache_clear()
 
 
 def _steps(
     workload: Workload, network: Network, lane: Lane, shares: Sequence[int], microbatches: int, shards: int
 ) -> dict[int, ProgramCost]:
-    """Returns the costs of a step by number of examples on a device.
+    """Returns the costs of a step for each number of examples on a device.
 
     Costs are interpolated only between shares whose loss is computed in chunks of the same size.
     """
@@ -157,13 +158,13 @@ def _has_lazy_outputs(workload: Workload, lane: Lane) -> bool:
 def _least_bytes(
     workload: Workload, network: Network, lane: Lane, held: Mapping[int, float], settings: Settings
 ) -> dict[int, float]:
-    """Returns the approximate bytes on a device that processes its share in the smallest possible parts.
+    """Returns the approximate bytes needed on a device that processes its share in the smallest possible parts.
 
-    Small networks need little memory anyway and are not counted again.
+    Small networks need little memory in any case, so they are not counted again.
 
     Args:
-      workload, network, lane: the workload, the choices that determine its programs, and the shapes of a trial.
-      held: bytes on a device that processes its share in one part, by share.
+      workload, network, lane: the workload, the choices that determine its programs, and the shapes of one trial.
+      held: bytes needed on a device that processes its share in one part, by share.
       settings: settings of the run.
     """
     fewest = workload.group
@@ -176,7 +177,7 @@ def _least_bytes(
 
 
 def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
-    """Returns the program of a step in ``PARTS`` parts of the smallest size."""
+    """Returns the program of a step that processes its share in ``PARTS`` parts of the smallest size."""
     known = _pieces((network, "parts"))
     if not known:
         known.append(step_jaxpr(workload, PARTS * workload.group, PARTS, 1, lane))
@@ -185,7 +186,7 @@ def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
 
 @functools.cache
 def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, int]:
-    """Returns the work, held bytes and equations of an evaluation. They are the same for all batch sizes."""
+    """Returns the work, bytes and number of operations of an evaluation, which do not depend on the batch size."""
     workload, lane = _workload(key, source)
     jaxpr = evaluation_jaxpr(workload, shards, lane)
     parameters = len(jax.tree.leaves(lane[0].params))
@@ -195,9 +196,9 @@ def _evaluation(key: ProgramsKey, source: str, shards: int) -> tuple[Work, int, 
 def step_jaxpr(
     workload: Workload, examples: int, microbatches: int = 1, shards: int = 1, lane: Lane | None = None
 ) -> Any:
-    """Returns the program of a step of one shard, from selecting its examples to the new parameters.
+    """Returns the program of a step on one shard, from selecting its examples to computing the new parameters.
 
-    Examples of several shards may be normalized together, so the axis that is summed over has a size.
+    Examples of several shards may be normalized together, so the axis that is summed over must have a size.
     """
     step, given = a_step(workload, examples, microbatches, lane)
     sizes = [(DATA, shards)] if shards > 1 else None
@@ -212,7 +213,7 @@ def step_work(workload: Workload, examples: int) -> Work:
 
 
 def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> Any:
-    """Returns the program that computes the loss of some examples of one shard. Its gradient is most of a step."""
+    """Returns the program that computes the loss of some examples of one shard. Its gradient is most of the step."""
     carry, spans = lane
     draw, train = workload.draw, workload.shapes.train
     if draw is not None:
@@ -236,7 +237,7 @@ def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> An
 def a_step(
     workload: Workload, examples: int, microbatches: int = 1, lane: Lane | None = None
 ) -> tuple[Callable[..., TrainState], tuple[Any, ...]]:
-    """Returns a function that takes a step on one device, and its arguments' shapes (carry first)."""
+    """Returns a function that takes a step on one device, and the shapes of its arguments (carry first)."""
     division = Division(1, microbatches)
     carry, spans = lane or programs.one_lane(workload)
     train = workload.shapes.train
@@ -261,7 +262,7 @@ def a_step(
 
 
 def evaluation_jaxpr(workload: Workload, shards: int = 1, lane: Lane | None = None) -> Any:
-    """Returns the program that evaluates one shard of all splits."""
+    """Returns the program that evaluates one shard of every split."""
     carry, _ = lane or programs.one_lane(workload)
     # Splits with chunks of the same size share a trace of the network.
     workload = workload._replace(predict=jax.jit(workload.predict, inline=True))
@@ -276,10 +277,10 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1, lane: Lane | None = No
 
 
 def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str) -> Verdict:
-    """Compiles a step of a study for a topology, partitioned as the engine would partition it.
+    """Compiles a step of a study for a topology, with the partition that the engine would use.
 
-    Like the engine, this function chooses the first partition that fits. It skips partitions whose arrays need several
-    times the memory of a device.
+    Like the engine, this function chooses the first partition that fits. It skips partitions whose arrays would need
+    several times the memory of a device.
     """
     workload = programs.workload_of(programs_key(study), source)
     on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
@@ -319,7 +320,7 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
 
 
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
-    """Returns a function that maps (examples in a part, number of trials) to approximate bytes on a device."""
+    """Returns a function from (examples in a part, number of trials) to the approximate bytes needed on a device."""
     few = max(8, workload.group)
     one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
     each = (two - one) / few

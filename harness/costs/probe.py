@@ -1,9 +1,9 @@
-"""python -m harness.costs.probe: measures the speed of a device, and stores it for predictions.
+"""python -m harness.costs.probe: measures the speed of a device and stores the results for predictions.
 
 Predictions use the time to compile and train some small networks, the speed of bfloat16 matmuls relative to float32,
-and, with several devices, all-reduces over all of them. For a device that is not in the tables, they also use the times
-of matmuls, memory traffic and single operations. Times of gathers, empty programs and all-to-alls are only printed. On
-a CPU, one physical core is probed because a study uses only one.
+and, with several devices, all-reduces across all of them. For a device that is not in the tables, they also use the
+times of matmuls, memory traffic and single operations. Times of gathers, empty programs and all-to-alls are only
+printed. On a CPU, only one physical core is probed because a study uses only one.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ EXCHANGES = ("all_reduce", "all_to_all")
 
 
 class Product(NamedTuple):
-    """A measured matmul: its sizes m × k × n and its seconds."""
+    """The measurement of a matmul: its sizes m × k × n and its seconds."""
 
     m: int
     k: int
@@ -74,19 +74,19 @@ class Product(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """The number of elements in both matrices and the result."""
+        """Total number of elements of both matrices and the result."""
         return self.m * self.k + self.k * self.n + self.m * self.n
 
 
 class ProductRates(NamedTuple):
-    """Rates of a matmul. Its seconds are the sum of a term per FLOP, a term per byte and a constant."""
+    """Rates of matmuls. The seconds of a matmul are the sum of a term per FLOP, a term per byte and a constant."""
 
     flop_seconds: float
     byte_seconds: float
     start_seconds: float
 
     def seconds(self, m: int, k: int, n: int, itemsize: int) -> float:
-        """Returns the predicted seconds of a matmul of other sizes."""
+        """Returns the predicted seconds of a matmul of any size."""
         each = Product(m, k, n, 0.0)
         return each.flops * self.flop_seconds + each.numbers * itemsize * self.byte_seconds + self.start_seconds
 
@@ -127,7 +127,7 @@ def main(argv: list[str]) -> int:
 
 
 def _rows(found: Fields) -> list[tuple[str, float, str]]:
-    """Returns the rows of the printed table: name, value, unit."""
+    """Returns the rows of the printed table: names, values and units."""
     one = found["rates"]["float32"]
     rows = [(f"products, {precision}", own["flops"] / 1e9, "GFLOP/s") for precision, own in found["rates"].items()]
     rows += [
@@ -149,7 +149,7 @@ def _rows(found: Fields) -> list[tuple[str, float, str]]:
 
 
 def measured(backend: str) -> Json:
-    """Returns measurements of the first device of this process, and of all devices together, as plain data."""
+    """Measures the first device of this process, and all devices together. Returns the results as plain data."""
     import jax
     import jax.numpy as jnp
 
@@ -179,9 +179,9 @@ def measured(backend: str) -> Json:
 
 
 def best(run: Callable[[], Any]) -> float:
-    """Returns the seconds per call in the fastest round. A round repeats the call until it is long enough to be timed.
+    """Returns the seconds per call in the fastest round. A round repeats the call often enough to be timed.
 
-    On a CPU, CPU seconds are measured, because one core is probed while others may be busy.
+    On a CPU, CPU seconds are measured, because the other cores may be busy while one core is probed.
     """
     import jax
 
@@ -206,7 +206,7 @@ def best(run: Callable[[], Any]) -> float:
 
 
 def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: float) -> list[Product]:
-    """Times matmuls inside a program, which runs many in a loop to exclude the overhead of the call."""
+    """Times matmuls inside a program that runs many of them in a loop, to exclude the overhead of the call."""
     import jax
     import jax.numpy as jnp
 
@@ -235,7 +235,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
 
 
 def _vectors(count: int) -> float:
-    """Returns the seconds of an in-place sum of two vectors of this length."""
+    """Returns the seconds of an in-place addition of two vectors of this length."""
     import jax
     import jax.numpy as jnp
 
@@ -247,7 +247,7 @@ def _vectors(count: int) -> float:
 
 
 def _gather_rate() -> float:
-    """Returns the bytes per second of gathering rows from a table, counting reads and writes."""
+    """Returns the bytes per second of a gather of rows from a table, counting both reads and writes."""
     import jax
     import jax.numpy as jnp
 
@@ -279,9 +279,9 @@ def _operation_seconds() -> float:
 
 
 def trained(study: BatchStudy) -> Trained:
-    """Trains a network twice, as a run does, and recompiles its programs each time. The faster run counts.
+    """Trains a network twice, like a real run, and recompiles its programs each time. Returns the faster run.
 
-    On a CPU, seconds are multiplied by this process's share of its core, because other processes may use it.
+    On a CPU, seconds are multiplied by this process's share of its core, because other processes may use that core.
     """
     from harness.costs import network_costs
     from harness.run import Settings
@@ -347,7 +347,7 @@ def _without_cache() -> Any:
 
 
 def exchange_seconds(name: str) -> list[tuple[int, int, float]]:
-    """Returns (devices, bytes per device, seconds) of a collective over all devices. Empty for a single device."""
+    """Returns (devices, bytes per device, seconds) of a collective across all devices. Empty for a single device."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import AxisType, NamedSharding, PartitionSpec

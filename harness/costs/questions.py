@@ -1,4 +1,4 @@
-"""Estimates the costs of a study before it runs, in subprocesses that count operations or compile programs.
+"""Estimates the costs of a study before it runs. Subprocesses count operations or compile programs.
 
 Only the subprocess imports JAX (``runners.answer_all``). Answers are cached by plan, settings, topology, compiler
 flags, and the versions of this code, jax and libtpu.
@@ -43,9 +43,9 @@ class Question:
 
     Attributes:
       plan, trials: the study's plan as plain data, and its number of trials.
-      source: source of its data, as plain data. None if the plan specifies it.
+      source: source of the study's data, as plain data, or None if the plan specifies it.
       settings: settings of the run.
-      topology: TPU topology to compile for, which does not need to be attached. With None, costs are only counted.
+      topology: TPU topology to compile for. The TPUs do not need to be attached. With None, costs are only counted.
     """
 
     plan: Fields
@@ -55,7 +55,7 @@ class Question:
     topology: str | None = None
 
     def key(self, by: dict[str, str] | None = None) -> str:
-        """Returns the cache key of the answer. ``by`` is the result of ``versions``, which is slow to compute."""
+        """Returns the cache key of the answer, given the result of ``versions``, which is slow to compute."""
         by = by or versions(self.topology is not None)
         flags = {name: os.environ.get(name) for name in FLAGS}
         text = json.dumps([dataclasses.asdict(self), by, flags], sort_keys=True)
@@ -81,19 +81,19 @@ def ask(
     *,
     refuses: bool = True,
 ) -> list[Answer | None]:
-    """Returns the answers to questions as plain data, with None for those not answered before the timeout.
+    """Returns the answers to questions as plain data. Questions that are not answered before the timeout get None.
 
-    A single subprocess answers all questions in order, except those with a cached answer.
+    A single subprocess answers all questions that have no cached answer, in order.
 
     Args:
       questions: questions about one topology.
       timeout_seconds: time limit for all questions together. With None, there is no limit.
       say: called with messages for the user about the start and the progress of a slow subprocess.
-      refuses: whether to raise an error for an impossible question. If False, its answer is ``REFUSED`` with the
+      refuses: whether to raise an error for an unanswerable question. If False, its answer is ``REFUSED`` with the
         reason.
 
     Raises:
-      BadInput: a question is impossible to answer, and ``refuses`` is True.
+      BadInput: a question cannot be answered, and ``refuses`` is True.
       Unanswered: the subprocess failed.
     """
     cache = _cache()
@@ -114,7 +114,7 @@ def ask(
 
 
 def _progress(asked: Sequence[Question], say: Report) -> OnCount:
-    """Announces the questions. Returns a callback that takes the number of answers and occasionally reports it."""
+    """Announces the questions. Returns a callback that occasionally reports the number of answers passed to it."""
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
     each = " each" if len(asked) > 1 else ""
@@ -151,7 +151,7 @@ def _read(cache: Path | None, key: str) -> Answer | None:
 
 
 def read_json(file: Path) -> Answer | None:
-    """Returns the object in a cached file, which is untrusted, or None if it is invalid."""
+    """Returns the object in a cached file, or None if it is invalid. The file is untrusted."""
     try:
         found = json.loads(durable.read(file, durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
@@ -166,7 +166,7 @@ def _write(cache: Path | None, key: str, answer: Fields) -> None:
 
 
 def _process(questions: Sequence[Question], timeout_seconds: float | None, on_answer: OnCount) -> list[Answer]:
-    """Returns the subprocess's answers in order. If it timed out, the last questions have no answers.
+    """Returns the subprocess's answers in order. If it times out, the last questions have no answers.
 
     Calls ``on_answer`` with the number of answers after each one.
     """

@@ -1,1 +1,1 @@
-"""Processes and hosts of a study, and the machine that they run on."""
+"""The processes and hosts of a study, and the machines they run on."""

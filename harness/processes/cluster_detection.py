@@ -1,7 +1,7 @@
 """Detects a cluster from the environment: the number of hosts, this host's index and the first host's address.
 
-Supported clusters are TPU pods (detected from environment variables or the metadata of the virtual machine), SLURM,
-Open MPI and indexed Kubernetes jobs. This module does not wait for other hosts and does not import JAX.
+Supported clusters are TPU pods (detected from environment variables or the virtual machine's metadata), SLURM, Open MPI
+and indexed Kubernetes jobs. This module does not wait for other hosts and does not import JAX.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class Place(NamedTuple):
     Attributes:
       cluster: name of the cluster.
       coordinator: HOST:PORT of the first host.
-      hosts: number of hosts, or None if the cluster does not report it.
+      hosts: number of hosts, or None if the cluster does not report this number.
       host: zero-based index of this host.
     """
 

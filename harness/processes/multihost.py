@@ -1,7 +1,7 @@
 """Multi-host runs: one process per host, all of which run a study in lockstep.
 
-Every process runs the same scheduler on the same metrics, so processes exchange very little. The first process is the
-leader. It makes all decisions that depend on the store, a clock or a signal, and is the only process that reads and
+Every process runs the same scheduler on the same metrics, so processes exchange very little data. The first process is
+the leader. It makes all decisions that depend on the store, a clock or a signal, and is the only process that reads and
 writes the store. In a single-process run, that process is the leader, and the functions in this module have no
 overhead.
 
@@ -64,7 +64,7 @@ class Hosts:
             raise BadInput(f"launcher.host={self.index} must be from 0 to {self.count - 1}")
 
     def __str__(self) -> str:
-        """Returns the index of this host and the address of the coordinator."""
+        """Returns a text with the index of this host and the address of the coordinator."""
         source = f", according to {self.cluster}" if self.cluster else ""
         return f"host {self.index} of {self.count}, coordinator {self.coordinator}{source}"
 
@@ -77,7 +77,7 @@ def find(
     environment: Environment,
     connect_seconds: int = rendezvous.SECONDS,
 ) -> Hosts:
-    """Returns the addresses of the processes. Values that are None, or ``auto`` as coordinator, come from the cluster.
+    """Returns the addresses of the processes. Values of None, or ``auto`` as coordinator, are taken from the cluster.
 
     Raises:
       BadInput: a value is missing or invalid.
@@ -115,7 +115,7 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     Args:
       hosts: addresses of the processes.
       command: hash of the command, which must be the same on all hosts.
-      code: hash of the code that runs it, which must also be the same.
+      code: hash of the code that runs the command, which must also be the same.
 
     Raises:
       BadInput: a process did not connect in time.
@@ -149,10 +149,10 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
 
 
 class _Pulse:
-    """Detects that this process was suspended. Messages sent before may arrive long after it resumes.
+    """Detects whether this process was suspended. Messages sent to it before may arrive long after it resumes.
 
-    Its last heartbeat may already be half of ``heartbeat_seconds`` old, so the others give up on it after the other
-    half.
+    When it is suspended, its last heartbeat may already be half of ``heartbeat_seconds`` old, so the others may give up
+    on it after the other half.
     """
 
     def __init__(self, most: float):
@@ -167,7 +167,7 @@ class _Pulse:
             time.sleep(min(1.0, self._most / 4))
 
     def has_stopped(self) -> bool:
-        """Returns whether the process was ever suspended for longer than the others are guaranteed to wait."""
+        """Returns whether the process was ever suspended for longer than the other processes are guaranteed to wait."""
         self._stopped |= time.monotonic() - self._at > self._most
         return self._stopped
 
@@ -176,7 +176,7 @@ _pulses: list[_Pulse] = []  # the pulse of this process, in multi-host runs
 
 
 def check_pulse() -> None:
-    """Raises an error that ``lost`` recognizes if the others gave up on this process because it was suspended."""
+    """Raises an error that ``lost`` recognizes if the other processes gave up on this one while it was suspended."""
     if _pulses and _pulses[-1].has_stopped():
         raise RuntimeError("no heartbeat of this host for too long")
 
@@ -214,7 +214,7 @@ def broadcast(value: T) -> T:
 
 
 def numbers_of_leader(*values: float) -> tuple[float, ...]:
-    """Broadcasts the leader's numbers as float32, in a single exchange."""
+    """Broadcasts the leader's numbers as float32 in a single exchange."""
     if not are_many():
         return values
     from jax.experimental import multihost_utils
@@ -242,10 +242,11 @@ def place() -> tuple[int, int]:
 
 
 def preempted() -> bool:
-    """Returns whether any process received SIGTERM. All must call it equally often. All get the same result.
+    """Returns whether any process received SIGTERM. All processes must call it equally often, and get the same result.
 
-    JAX reports the signal at exactly one step: the step after the latest one at which any process had polled when the
-    signal arrived. Steps are therefore counted over the lifetime of the process and do not restart with a new study.
+    JAX reports the signal at exactly one step: the step after the latest step that any process had polled when the
+    signal arrived. Steps are therefore counted over the lifetime of the process, and the count does not restart with a
+    new study.
     """
     if not are_many():
         return False
@@ -255,7 +256,7 @@ def preempted() -> bool:
 
 
 def all_fail(study: str) -> bool:
-    """Returns whether all processes failed at a study and can continue with the next. Each failing process calls it."""
+    """Returns whether all processes failed at a study, so all can continue with the next. Call it after a failure."""
     from jax._src import distributed
 
     client: Any = distributed.global_state.client
@@ -288,7 +289,7 @@ def _copied(sharding: Any) -> Any:
 
 
 def leave(code: int, why: str = "") -> NoReturn:
-    """Ends this process without notifying the others. If they are gone, JAX's shutdown would wait and then abort."""
+    """Ends this process without notifying the others. JAX's shutdown would wait for lost processes, then abort."""
     if why:
         say(why)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The processors that this process may use: physical cores and accelerators. This module does not initialize JAX."""
+"""Finds the physical cores and accelerators that this process may use. This module does not initialize JAX."""
 
 import fcntl
 import functools
@@ -45,8 +45,8 @@ def affinity() -> Cpus:
 def physical_cores() -> list[Cpus]:
     """Returns the physical cores that this process may use, each as a list of its logical processors.
 
-    CPU affinity or a cgroup quota may reduce their number. If the system does not report which logical processors share
-    a core, each counts as a core.
+    CPU affinity or a cgroup quota may reduce the number of cores. If the system does not report which logical
+    processors share a core, each logical processor counts as a core.
     """
     cores: dict[str, list[int]] = {}
     for cpu in affinity():
@@ -60,8 +60,8 @@ def physical_cores() -> list[Cpus]:
 def unclaimed_cores(count: int) -> list[Cpus]:
     """Claims and returns up to ``count`` physical cores that no other process has claimed with this function.
 
-    A claim ends with the process. Use this for processes that a cluster starts on one machine without binding them to
-    cores.
+    A claim ends with the process. Use this function if a cluster starts several processes on one machine without
+    binding them to cores.
     """
     folder = Path(tempfile.gettempdir()) / f"scaling-limits-cores-{os.getuid()}"
     claimed: list[Cpus] = []
@@ -83,7 +83,7 @@ def unclaimed_cores(count: int) -> list[Cpus]:
 
 
 def model() -> str:
-    """Returns the model of the processor, such as "AMD EPYC". Times on different models are not comparable."""
+    """Returns the model of the processor, such as "AMD EPYC". Times measured on different models are not comparable."""
     described = Path("/proc/cpuinfo")
     lines = described.read_text().splitlines() if described.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -105,7 +105,7 @@ def accelerators() -> tuple[str, int]:
 
 
 def accelerator_model(kind: str) -> str:
-    """Returns JAX's name of the machine's first accelerator if it can be found without JAX, otherwise its kind."""
+    """Returns JAX's name for the machine's first accelerator if it can be found without JAX, otherwise its kind."""
     if kind == "gpu":
         for described in sorted(GPUS.glob("*/information")):
             lines = dict(line.split(":", 1) for line in described.read_text().splitlines() if ":" in line)
@@ -125,7 +125,7 @@ def _accelerators_there() -> tuple[str, int]:
 
 
 def _visible(names: str, gpus: int) -> int:
-    """Returns the number of named GPUs that are visible to CUDA. The first invalid name, such as -1, ends the list."""
+    """Returns the number of listed GPUs that are visible to CUDA. The first invalid name, such as -1, ends the list."""
 
     def names_one(name: str) -> bool:
         return 0 <= int(name) < gpus if re.fullmatch(r"[+-]?\d+", name) else bool(name)

@@ -1,4 +1,4 @@
-"""Provenance of a run: software, device and processors, as columns of the `studies` table."""
+"""Records the provenance of a run: software, device and processors, as columns of the `studies` table."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras,
 
 
 def software() -> Json:
-    """Returns columns with the versions of this software and of the packages it used. No device is needed."""
+    """Returns columns with the versions of this software and of the packages it uses. No device is needed."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES} | installed(COMPILERS)
     return {
         "code_version": importlib.metadata.version("scaling-limits"),
@@ -33,7 +33,7 @@ def software() -> Json:
 
 
 def device(cores: int | None = None) -> Json:
-    """Returns columns about the devices used: the first ``cores`` devices, or all. Initializes JAX if necessary.
+    """Returns columns about the devices in use: the first ``cores`` devices, or all. May initialize JAX.
 
     Raises:
       BadInput: JAX finds no device.
@@ -57,7 +57,7 @@ def device(cores: int | None = None) -> Json:
 
 
 def installed(names: Sequence[str]) -> dict[str, str]:
-    """Returns the versions of those packages that are installed."""
+    """Returns the versions of the packages that are installed."""
     found = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -1,7 +1,7 @@
-"""Rendezvous of hosts at the first host's port, before JAX uses it. If a host is missing, all others report it.
+"""Rendezvous of all hosts at the first host's port before JAX uses it. If a host is missing, the others report it.
 
 Every other host sends its index to the first host, which replies when all hosts have arrived. JAX then uses the same
-port, so a blocked port is detected here and reported in one line on every host.
+port, so a blocked port is already detected here, and every host reports it in one line.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def meet(coordinator: str, own: Arrival, seconds: float = SECONDS) -> None:
       seconds: time to wait.
 
     Raises:
-      BadInput: some hosts did not arrive, or they disagree. The error message names them.
+      BadInput: some hosts did not arrive, or hosts disagree. The error message names them.
     """
     host, _, port = coordinator.rpartition(":")
     if own.host:
@@ -141,7 +141,7 @@ def _listening(port: int, count: int) -> socket.socket:
 
 
 def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.socket]:
-    """Returns the readable sockets as soon as there are any. Unlike poll, select fails for descriptors above 1,023."""
+    """Waits for readable sockets and returns them. Uses poll, because select fails for descriptors above 1,023."""
     poll = select.poll()
     by_descriptor = {each.fileno(): each for each in sockets}
     for descriptor in by_descriptor:

@@ -1,8 +1,8 @@
-"""Orderly shutdown of a training process: finished trials are reported, and running trials are saved.
+"""Shuts a training process down in an orderly way: reports finished trials and saves running trials.
 
-Python runs signal handlers only between computations, which may take minutes. A thread therefore waits for the signal
-or the end of the parent process. Training usually stops shortly afterwards. If it does not, the thread reports finished
-trials and ends the process.
+Python runs signal handlers only between computations, which may take minutes. Therefore, a thread waits for a signal or
+for the parent process to end. Training usually stops shortly afterwards. If it does not, the thread reports the
+finished trials and ends the process.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Shutdown:
 
     @contextlib.contextmanager
     def first(self, hand_over: Callback) -> Iterator[None]:
-        """Enters a context in which the process calls ``hand_over`` before it ends and training polls ``requested``."""
+        """Enters a context in which training polls ``requested`` and the process calls ``hand_over`` before it ends."""
         before = self._first
         self._first = hand_over
         try:
@@ -70,12 +70,12 @@ class Shutdown:
         os._exit(PREEMPTED if self._signalled and self.saved else TERMINATED)
 
     def watch(self, parent: int) -> None:
-        """Watches for SIGUSR1, SIGTERM and the end of the parent. The latter two end the process.
+        """Watches for SIGUSR1, SIGTERM and the end of the parent process. The latter two end this process.
 
         Call it from the main thread of a child process.
 
         Args:
-          parent: descriptor of a pipe. Only the parent holds the other end, and it never writes to it.
+          parent: descriptor of a pipe. Only the parent holds the other end, and never writes to the pipe.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""The training loop. Compiled calls advance the trials of one study from evaluation to evaluation."""
+"""The training loop. Calls of compiled programs advance the trials of a study from evaluation to evaluation."""
 
 import math
 import time
@@ -50,14 +50,14 @@ def run(
 
     Initial parameters and data order depend only on a trial's seed and step. On a CPU, results are therefore bitwise
     identical for any number of lanes, any order of ``trials`` and any interruptions. The only exception is the curve of
-    a pruned trial. It ends in the round that prunes the trial.
+    a pruned trial, which ends in the round in which the trial is pruned.
 
     Args:
       study: plan of the study.
       trials: trials of the study, with distinct ids.
       settings: settings of the run.
       source: options of the user's own data set, as in ``registry.dataset``.
-      best: results of trials that have already run. Exact pruning starts from them.
+      best: results of trials that have already run. Exact pruning uses them from the start.
       on_progress: called before compilation, before training and after each evaluation.
       on_finished: called with newly finished trials every ``flush_seconds`` and at the end.
       confirming: called whenever all trials have ended and been reported. Returns additional trials that confirm the
@@ -111,7 +111,7 @@ def run(
 
 
 class _Run:
-    """A run in progress, with its lanes, measurements and elapsed seconds."""
+    """A run in progress: its lanes, measurements and elapsed seconds."""
 
     compile_seconds = 0.0
     steps_per_epoch: float | None = None
@@ -146,7 +146,7 @@ class _Run:
         self.handed_over: set[int] = set()
 
     def advance(self, live_trials: Sequence[Live]) -> None:
-        """Runs the steps of one call and evaluates the trials that reach an evaluation."""
+        """Runs the steps of one call, then evaluates the trials that have reached an evaluation."""
         before = time.perf_counter()
         scheduler = self.scheduler
         programs = self.programs
@@ -177,7 +177,7 @@ class _Run:
             scheduler.prune()
 
     def save_if_needed(self) -> None:
-        """Saves and reports trials at the configured intervals, and ends trials that exceed the time limit.
+        """Saves and reports trials at the configured intervals, and ends trials when the time limit is exceeded.
 
         Raises:
           Stopped: the process must end. All running trials are saved.
@@ -211,7 +211,7 @@ class _Run:
                 self.saver.remove(finished)
 
     def save(self) -> None:
-        """Saves the trials in lanes."""
+        """Saves the trials that are in lanes."""
         with self.shutdown.lock:
             self.shutdown.saved |= self.saver.save(self.carry)
 
@@ -247,9 +247,9 @@ class _Run:
 
 
 def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source) -> tuple[Programs, float]:
-    """Returns programs of a study that fit in memory, and the seconds spent on compiling in this call.
+    """Returns programs of a study that fit in memory, and the seconds that this call spent on compiling.
 
-    Prefers more lanes, and fewer parts per batch.
+    More lanes and fewer parts per batch are preferred.
 
     Raises:
       BadInput: a batch does not fit in memory under any allowed partition.
@@ -298,7 +298,7 @@ def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> 
 def candidates(
     study: BatchStudy, settings: Settings, trials: int, workload: Workload, devices: int, strategy: str
 ) -> list[tuple[int, Division]]:
-    """Returns the lanes and batch partitions to try: first fewer and fewer lanes, then finer and finer partitions."""
+    """Returns the numbers of lanes and batch partitions to try: first with fewer lanes, then with finer partitions."""
     lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
     asked = of_settings(settings)
     ways = divisions(study.batch_size, workload.group, devices, asked)
@@ -313,9 +313,9 @@ def candidates(
 
 
 def _lane_count(settings: Settings, strategy: str, trials: int, *, streamed: bool) -> int:
-    """Returns the number of lanes. A batched lane costs the same whether or not it has a trial.
+    """Returns the number of lanes. A batched lane costs the same whether or not it holds a trial.
 
-    For streamed data, each lane reads its own stream, so the default is one lane per device group.
+    For streamed data, each lane reads a separate stream, so the default is one lane per device group.
     """
     if settings.lanes is None and streamed:
         return 1
@@ -329,7 +329,8 @@ def _stops(
 ) -> list[int]:
     """Returns the step that each trial reaches in the next call, which should take at most ``CALL_SECONDS``.
 
-    A call of batched lanes takes as long as its longest lane. The length of the call maximizes useful steps per second.
+    A call of batched lanes takes as long as the lane with the most steps. The length of the call is chosen to maximize
+    useful steps per second.
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
     # Seconds per step of one lane, whether or not it shared the device with other lanes.

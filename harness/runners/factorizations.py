@@ -1,4 +1,4 @@
-"""Runs the trials of a factorization on its cores. Every epoch is timed, evaluated and saved."""
+"""Runs the trials of a factorization on the cores of its plan. Every epoch is timed, evaluated and saved."""
 
 import dataclasses
 import hashlib
@@ -50,15 +50,15 @@ def run(
     tables.
 
     Args:
-      study: plan of the study. The process must have at least ``study.cores`` devices. In a multi-host run, the cores
-        are all devices of all processes.
+      study: plan of the study. The process must have at least ``study.cores`` devices. In a multi-host run, all devices
+        of all processes are used as cores.
       trials: trials of the study, with distinct ids.
       ratings: the data that the plan specifies.
-      checkpoints: the study's checkpoints. In a multi-host run, each process saves the arrays of its own cores.
+      checkpoints: the study's checkpoints. In a multi-host run, each process saves the arrays on its own cores.
       time_limit_seconds: time limit after which unfinished trials end as INCOMPLETE(time_limit). Their checkpoints are
         kept.
       on_progress: called before compilation, before training and after each epoch. An epoch counts as a step.
-      on_finished: called with each trial as soon as it ends. The trial's checkpoint is removed after this returns.
+      on_finished: called with each trial as soon as it ends. When the call returns, the trial's checkpoint is removed.
       shutdown: shutdown state of this process.
 
     Returns:
@@ -66,7 +66,7 @@ def run(
 
     Raises:
       Stopped: the process must end. The running trial is saved.
-      BadInput: in a multi-host run, the number of devices differs from the cores of the plan.
+      BadInput: in a multi-host run, the number of devices differs from the number of cores in the plan.
     """
     shutdown = shutdown or Shutdown()
     training = Training(ratings, study, _mesh(study.cores))
@@ -106,7 +106,7 @@ def _finite(tables: Any) -> Array:
 
 @dataclasses.dataclass
 class _FactorizationRun:
-    """The state that all trials of a study share, including the seconds spent so far."""
+    """State shared by all trials of a study, including the seconds spent so far."""
 
     study: Factorization
     training: Training
@@ -172,7 +172,7 @@ class _FactorizationRun:
             self.shutdown.saved = True
 
     def record(self, trial: Trial, rows: list[Row], end: TrialOutcome) -> Record:
-        """Returns the measurements of a trial, with the seconds that the run has taken so far."""
+        """Returns the measurements of a trial, and the seconds that the run has taken so far."""
         kinds = dict.fromkeys(METRICS, np.float32) | {c.name: c.type.to_pandas_dtype() for c in COSTS}
         measured = _evaluated_rows(rows)
         return Record(
@@ -190,7 +190,7 @@ class _FactorizationRun:
         )
 
     def _could_be(self, checkpoint: Checkpoint, tables: FactorTables) -> bool:
-        """Returns whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        """Returns whether a checkpoint has the expected arrays and rows. Checkpoints are untrusted."""
         if checkpoint.step >= self.study.epochs:
             return False
         names = [set(MEASURED if self._evaluated(epoch) else HALVES) for epoch in range(1, checkpoint.step + 1)]
@@ -222,7 +222,7 @@ class _FactorizationRun:
         return tables, row, finite and abs(metrics["objective"]) <= LARGEST
 
     def _compile(self, weights: Weights) -> None:
-        """Compiles all programs in advance, so that recorded times exclude compilation."""
+        """Compiles all programs in advance, so recorded times exclude compilation."""
         if self.compile_seconds is not None:
             return
         self.on_progress(RunProgress(COMPILING))
@@ -244,14 +244,14 @@ class _FactorizationRun:
         return _of_leader(self.shutdown.time_is_up or time.perf_counter() - self.began > limit)
 
     def _key(self, trial: Trial) -> str:
-        """Returns the key of a checkpoint: a hash of everything that determines the tables' bits and layout."""
+        """Returns the key of a checkpoint: a hash of everything that determines the tables' contents and layout."""
         sides = (self.training.rows, self.training.columns)
         row_hashes = [hashlib.sha256(side.places.slot.tobytes()).hexdigest() for side in sides]
         return key_of(self.study.plan(), trial, MEASURED, row_hashes)
 
 
 def _evaluated_rows(rows: Sequence[Row]) -> dict[int, Row]:
-    """Returns the rows of evaluated epochs, by epoch, with mean seconds since the previous one."""
+    """Returns the rows of evaluated epochs. Their seconds are means over the epochs since the previous evaluation."""
     by_epoch = {}
     last = 0
     for epoch, row in enumerate(rows, 1):

@@ -37,7 +37,7 @@ UNHURRIED: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_d
 
 
 class LaidOutStudy(NamedTuple):
-    """A study with its workload, number of classes, axis sizes, mesh and layout."""
+    """A layout study: its workload, number of classes, axis sizes, mesh and layout."""
 
     study: LayoutStudy
     workload: Workload
@@ -69,7 +69,7 @@ def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
 
 
 def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensors]:
-    """Returns the workload of a study, the number of its classes, and its named axes."""
+    """Returns the workload of a study, its number of classes, and its named axes."""
     if study.dataset == plans.COUNTING:
         shape = Shape(**study.model_options)
         row = shapes.dataset(shape, study.length)
@@ -83,7 +83,7 @@ def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensor
 
 
 def kept_names(study: LayoutStudy, source: Source) -> tuple[str, ...]:
-    """Returns the names of the tensors of stacked layers that a rematerialized step can keep."""
+    """Returns the names of the tensors in stacked layers that a rematerialized step can keep."""
     workload, _, _ = described(study, source)
     shapes_of = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
     inputs = workload.shapes.validation.inputs
@@ -161,10 +161,10 @@ ENGINES: dict[str, Callable[[LaidOutStudy, Trial, OnProgress], Record]] = {
 def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
     """Returns the counts of a compiled step, as columns of ``results.plans.layout``.
 
-    Predictions are not stored. They are derived from these columns when they are read.
+    Predictions are not stored. They are derived from these columns when results are read.
 
     Args:
-      one: study with its parsed mesh and layout.
+      one: the study with its parsed mesh and layout.
       program: compiled step of the study.
 
     Raises:
@@ -208,7 +208,7 @@ def whole_step(one: LaidOutStudy) -> PartitionedStep:
 
 
 def ideal_flops(one: LaidOutStudy) -> float:
-    """Returns the FLOPs of the matmuls and convolutions of a step and its optimizer, each executed once."""
+    """Returns the FLOPs of a step and its optimizer if every matmul and convolution is executed only once."""
     step = whole_step(one)._replace(rematerialized=False)
     return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.step)(step.carry, step.batch(one.study.batch_size), SEED))
 
@@ -260,7 +260,7 @@ def _steps(
 
 
 def _batch(one: LaidOutStudy, step: PartitionedStep, trial: Trial, at: int) -> Examples:
-    """Returns the batch of a step, placed on its devices. Its numbers are random."""
+    """Returns a batch of random numbers for a step, placed on its devices."""
     size = one.study.batch_size
     key = (one.study.stream, trial.seed, at)
     of_step = _kept(f"batch {at}", key, lambda: drawn(one.workload, one.classes, size, trial.seed, at))
@@ -284,7 +284,7 @@ def _changes(before: TrainState, after: TrainState) -> Gradients:
 
 
 def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
-    """Returns ``_changes`` of a step on one device. Every layout must agree with it."""
+    """Returns ``_changes`` of a step on one device, which all layouts must reproduce."""
     study = one.study
 
     def compute() -> Gradients:
@@ -298,7 +298,7 @@ def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
 
 
 def _difference(gradients: Gradients, others: Gradients) -> float:
-    """Returns the largest relative difference between two gradients over all parameters, in the Euclidean norm."""
+    """Returns the largest relative difference between two gradients of any parameter, in the Euclidean norm."""
     pairs = [(gradients[name], others[name]) for name in others]
     return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs)
 

@@ -1,1 +1,1 @@
-"""The compiled step: meshes, training, evaluation, prefetching and programs."""
+"""The compiled training step: meshes, training, evaluation, prefetching and programs."""

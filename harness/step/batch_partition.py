@@ -1,4 +1,4 @@
-"""Partitions a batch over devices (shards) and over time (microbatches). This module does not import JAX."""
+"""Partitions a batch across devices (shards) and over time (microbatches). This module does not import JAX."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,16 +13,16 @@ Pairs = tuple[tuple[str, Any], ...]
 
 
 class Division(NamedTuple):
-    """A partition of a batch over ``shards`` devices. Each processes its shard in ``microbatches`` parts, one by one.
+    """A partition of a batch. Each of ``shards`` devices processes its shard in ``microbatches`` parts, one by one.
 
-    The partition determines the order of summation, so results agree only up to rounding. With (1, 1), the order is the
-    same on every machine.
+    The partition determines the order of summation, so the results of different partitions agree only up to rounding.
+    With one shard and one microbatch, the order is the same on every machine.
 
     Attributes:
       shards: size of the mesh axis ``data``.
       microbatches: number of parts of each shard.
-      mesh: names and sizes of additional mesh axes, which divide parameters and activations.
-      layout: the mesh axis that each tensor axis is divided over, as pairs. Other tensor axes are not divided.
+      mesh: names and sizes of additional mesh axes, across which parameters and activations are sharded.
+      layout: pairs of a tensor axis and the mesh axis that it is sharded across. Other tensor axes are not sharded.
     """
 
     shards: int = 1
@@ -52,7 +52,7 @@ class Division(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A requested partition. Its attributes are those of ``Division``. None allows any value."""
+    """A requested partition, with the attributes of ``Division``. A value of None allows any value."""
 
     shards: int | None = None
     microbatches: int | None = None
@@ -71,7 +71,7 @@ class Request(NamedTuple):
 
 
 def requested(shards: int | None, microbatches: int | None, mesh: str | None, layout: str | None) -> Request:
-    """Parses a requested partition. Whether the model has the axes of the layout is checked when it is compiled.
+    """Parses a requested partition. The axes of the layout are checked only when the model is compiled.
 
     Raises:
       BadInput: the mesh or the layout is invalid, or the mesh contradicts ``shards``.
@@ -99,7 +99,7 @@ def of_settings(settings: Settings) -> Request:
 
 
 def divisions(batch_size: int, group: int, devices: int, asked: Request) -> list[Division]:
-    """Returns the valid partitions of a batch, starting with those closest to the defaults.
+    """Returns the valid partitions of a batch, starting with the one closest to the defaults.
 
     Args:
       batch_size: number of examples in the batch.
@@ -108,7 +108,7 @@ def divisions(batch_size: int, group: int, devices: int, asked: Request) -> list
       asked: requested values.
 
     Raises:
-      BadInput: the requested values are not possible.
+      BadInput: a partition with the requested values does not exist.
     """
     if batch_size % group:
         raise BadInput(f"batch_size={batch_size} is not a multiple of the {group} examples normalized together")

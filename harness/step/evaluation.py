@@ -1,4 +1,4 @@
-"""Evaluates one lane: the metrics of each split, summed over chunks of examples and over shards."""
+"""Evaluates one lane: computes the metrics of each split, summed over chunks of examples and over shards."""
 
 import functools
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def chunk_size(workload: Workload, split: str) -> int:
 
 
 def _sizes(jaxpr: Any) -> list[int]:
-    """Returns the bytes of each array that a program computes, including those inside loops and branches, in order."""
+    """Returns the bytes of each array that a program computes, in order, including arrays in loops and branches."""
     found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
     for equation in jaxpr.eqns:
         found += map(jaxpr_cost.array_bytes, equation.outvars)
@@ -46,13 +46,13 @@ def _sizes(jaxpr: Any) -> list[int]:
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
-    """Returns the number of evaluated examples out of ``count``, and the number per shard (the last may have fewer)."""
+    """Returns how many of ``count`` examples are evaluated, in total and per shard (the last may have fewer)."""
     evaluated = min(row.evaluation_examples, count)
     return evaluated, -(-evaluated // shards)
 
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
-    """Returns a split padded for evaluation, [shards · examples per shard, ...], by repeating the first example."""
+    """Returns a split for evaluation, [shards · examples per shard, ...], padded with copies of the first example."""
     evaluated, own = evaluated_examples(row, len(examples.labels), shards)
     rows = np.arange(shards * own)
     padded = np.where(rows < evaluated, rows, 0)
@@ -70,7 +70,7 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
 
 
 def _chunk_sizes(workload: Workload) -> dict[str, int]:
-    """Returns the chunk size of each evaluated split. Splits with equal examples share the network's shapes."""
+    """Returns the chunk size of each evaluated split, which is computed only once per input shape."""
     found: dict[Any, int] = {}
     sizes = {}
     for split in workload.evaluated_splits:
@@ -91,7 +91,7 @@ def evaluate_lane(
 
     Args:
       workload: defines the metrics and the evaluated splits.
-      division: division of a batch. Evaluated examples are divided over the same shards.
+      division: partition of a batch. Evaluated examples are split across the same shards.
       carry: state of the trial.
       active: bool[], True if the lane has a trial.
       splits: results of ``prepared``, by evaluated split.
@@ -136,7 +136,7 @@ def _sums(
     chunk_examples: int,
     shapes: dict[Any, Sums],
 ) -> Sums:
-    """Returns the sums of all metrics over this shard's examples of a split. ``predict`` takes inputs.
+    """Returns the sums of all metrics over this shard's examples of a split. ``predict`` maps inputs to outputs.
 
     ``shapes`` are the shapes of a chunk's sums. Splits with equal examples share them.
     """

@@ -1,4 +1,4 @@
-"""Suggests layouts for a trial that does not fit in the memory of its devices, based on estimates."""
+"""Suggests layouts, based on estimates, for a trial that does not fit in the memory of its devices."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ SHARE = 0.8  # of the memory, because the estimate is rough
 
 
 def choices(workload: Workload, batch_size: int, division: Division, needed: float, free: float) -> list[str]:
-    """Returns up to three meshes and layouts, starting with the fewest devices, as arguments of a sweep.
+    """Returns up to three meshes and layouts as arguments of a sweep, starting with the fewest devices.
 
     Args:
       workload: workload that does not fit.
@@ -59,7 +59,7 @@ def choices(workload: Workload, batch_size: int, division: Division, needed: flo
 
 
 def _ways(sizes: Mapping[str, int], batch_size: int) -> Iterator[Division]:
-    """Yields partitions by number of devices: parameters only, tensors only, and both."""
+    """Yields partitions by number of devices. They shard only parameters, only tensors, or both."""
     for devices in (1 << i for i in range(1, MOST_DEVICES.bit_length())):
         for model in (1 << i for i in range(devices.bit_length())):
             data = devices // model

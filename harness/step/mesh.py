@@ -15,12 +15,12 @@ from workloads.workload import DATA
 
 
 def devices() -> list[jax.Device]:
-    """Returns the devices that a study runs on: all devices of this process, or of all participating hosts in order."""
+    """Returns the devices that a study runs on: those of this process, or of all participating hosts in order."""
     return sorted(jax.devices(), key=lambda d: (d.process_index, d.id)) if multihost.are_many() else jax.local_devices()
 
 
 def device_bytes() -> int | None:
-    """Returns the smallest device memory on any host, or None if unknown. CPU devices share the free memory."""
+    """Returns the memory of the smallest device on any host, or None if unknown. CPU devices share the free memory."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
@@ -31,15 +31,15 @@ def device_bytes() -> int | None:
 
 
 def groups(division: Division) -> int:
-    """Returns the number of device groups. Each group trains its own lanes and divides them over its devices."""
+    """Returns the number of device groups. Each group trains separate lanes and splits them across its devices."""
     return max(1, len(devices()) // division.devices)
 
 
 def mesh(division: Division) -> Mesh:
-    """Returns the mesh [trial, data, ...], which ends with the axes of the division. Devices of a host are adjacent.
+    """Returns the mesh [trial, data, ...], which ends with the axes of the partition. Devices of a host are adjacent.
 
     Raises:
-      BadInput: the number of devices is not a multiple of the number that the division needs.
+      BadInput: the number of devices is not a multiple of the number that the partition needs.
     """
     found = devices()
     if len(found) % division.devices:
@@ -51,7 +51,7 @@ def mesh(division: Division) -> Mesh:
 
 
 def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:
-    """Puts NumPy arrays on the devices. Every process has the complete arrays and puts the parts of its own devices."""
+    """Puts NumPy arrays on the devices. Every process has the complete arrays, and puts only its own devices' parts."""
     if sharding.is_fully_addressable:
         return jax.device_put(arrays, sharding)
     return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, sharding, a.__getitem__), arrays)
@@ -68,7 +68,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def by_shard(mesh: Mesh) -> NamedSharding:
-    """Returns the sharding for arrays whose leading axis is divided over the shards."""
+    """Returns the sharding for arrays whose leading axis is split across the shards."""
     return NamedSharding(mesh, P(DATA))
 
 
@@ -81,9 +81,9 @@ def over_shards(of_shard: Callable[..., Any], shards: int, in_specs: Any, out_sp
     """Maps a function over the shards of a batch, inside ``programs.over_lanes``.
 
     Args:
-      of_shard: function that may sum over the ``data`` axis.
+      of_shard: function of one shard, which may sum over the ``data`` axis.
       shards: number of shards.
-      in_specs, out_specs: how arguments and results are divided over the ``data`` axis.
+      in_specs, out_specs: how arguments and results are split across the ``data`` axis.
     """
     if shards == 1:
         return of_shard
@@ -91,7 +91,7 @@ def over_shards(of_shard: Callable[..., Any], shards: int, in_specs: Any, out_sp
 
 
 def divided(arrays: Any, shards: int) -> Any:
-    """Returns arrays whose leading axis, the examples of a batch, is divided over the shards."""
+    """Returns arrays whose leading axis, the examples of a batch, is split across the shards."""
     if shards == 1:
         return arrays
     return jax.tree.map(lambda array: jax.lax.with_sharding_constraint(array, P(DATA)), arrays)
@@ -103,5 +103,5 @@ def summed(values: Any, shards: int) -> Any:
 
 
 def shard_index(shards: int) -> int | Array:
-    """Returns the index of this shard. With a single shard it is the int 0, so that no computation depends on it."""
+    """Returns the index of this shard. With a single shard, it is the int 0, so no computation depends on it."""
     return 0 if shards == 1 else jax.lax.axis_index(DATA)

@@ -1,6 +1,6 @@
-"""A training step of any workload that the compiler's partitioner divides over a mesh, including the batch.
+"""A training step of any workload, which the compiler's partitioner splits across a mesh, including the batch.
 
-Unlike ``training``, the program operates on whole arrays, and the layout names the mesh axis of every axis.
+Unlike in ``training``, the program operates on whole arrays, and the layout names the mesh axis of each sharded axis.
 """
 
 import functools
@@ -30,7 +30,7 @@ class PartitionedStep(NamedTuple):
       workload: the data, model and update rule.
       rule: the update rule, with constant metaparameters.
       on: mesh of devices.
-      layout: mesh axis of each divided axis.
+      layout: mesh axis of each sharded axis.
       rematerialized: whether stacked layers are computed again in the backward pass.
       kept: names of their tensors that are stored instead.
       carry: shapes of the state of a trial, with their shardings.
@@ -77,14 +77,14 @@ class PartitionedStep(NamedTuple):
         return jax.tree.map(jax.lax.with_sharding_constraint, after, placements(self.carry)), value
 
     def lowered(self, size: int) -> jax.stages.Lowered:
-        """Lowers ``step`` for ``size`` examples. It donates the state. Float32 matmuls keep full precision."""
+        """Lowers ``step`` for ``size`` examples. The step donates the state. Float32 matmuls keep full precision."""
         seed = jax.ShapeDtypeStruct((), jnp.uint32)
         with jax.default_matmul_precision("highest" if self.workload.precision == "float32" else None):
             return jax.jit(self.step, donate_argnums=0).lower(self.carry, self.batch(size), seed)
 
 
 def placements(shapes: Any) -> Any:
-    """Returns the shardings of shapes."""
+    """Returns the shardings of the given shapes."""
     return jax.tree.map(lambda leaf: leaf.sharding, shapes)
 
 
@@ -103,13 +103,13 @@ def partitioned(
     rematerialized: bool = False,
     kept: Names = (),
 ) -> PartitionedStep:
-    """Returns a step on the first devices of a list. The last mesh axis varies fastest.
+    """Returns a step on the first devices of a list. Along the list, the last mesh axis varies fastest.
 
     Args:
       workload: the data, model and update rule.
       optimizer: name of the update rule in the registry.
       mesh: sizes of the mesh axes.
-      layout: mesh axis of each divided axis.
+      layout: mesh axis of each sharded axis.
       devices: at least as many devices as the mesh has.
       rematerialized: whether stacked layers are computed again in the backward pass.
       kept: names of their tensors that are stored instead. See ``axes.kept``.
@@ -139,7 +139,7 @@ def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Ex
       classes: number of classes or tokens, or 0 if labels are numbers.
       size: number of examples.
       seed: seed of the trial.
-      at: number of the step.
+      at: index of the step.
     """
     generator = np.random.default_rng([seed, at])
 

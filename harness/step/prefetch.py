@@ -1,4 +1,4 @@
-"""Prefetches streamed data. The batches of a call form one array, built while the devices train on the previous one."""
+"""Prefetches streamed data. All batches of a call form one array, built while devices train on the previous one."""
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -16,7 +16,7 @@ class Feeder:
     """Superbatches of a study's calls, [L, steps, shards · examples per shard, ...], on the devices.
 
     Args:
-      make: function that builds the superbatch of a call: ``fed`` with its other arguments bound.
+      make: function that builds the superbatch of a call, such as ``fed`` with its other arguments bound.
       steps: maximum number of steps per call.
     """
 
@@ -27,11 +27,11 @@ class Feeder:
         self._next: tuple[Spans, Future[Examples]] | None = None
 
     def take(self, spans: Spans, upcoming: np.ndarray | None = None) -> Examples:
-        """Returns the superbatch of a call. Prefetches the next one, assuming that it continues where this one ends.
+        """Returns the superbatch of a call. Prefetches that of the next call, which should start where this one ends.
 
         Args:
           spans: work of each lane in the call.
-          upcoming: int32[L], steps at which the next call ends at the latest. By default, that call is as long as
+          upcoming: int32[L], steps at which the next call ends at the latest. By default, the next call is as long as
             possible.
         """
         ready = self._next[1] if self._next and _begins(self._next[0], spans) else None
@@ -56,14 +56,14 @@ class Feeder:
 def fed(
     workload: Workload, batch_size: int, division: Division, steps: int, sharding: NamedSharding, spans: Spans
 ) -> Examples:
-    """Returns the superbatch of a call. Unused steps, padding of batches, and parts of other hosts are zero.
+    """Returns the superbatch of a call. Unused steps, batch padding, and parts that belong to other hosts are zero.
 
     Args:
       workload: workload that has ``feed``.
-      batch_size: number of examples in the whole batch.
+      batch_size: number of examples in a whole batch.
       division: partition of each batch.
       steps: maximum number of steps per call.
-      sharding: sharding of the superbatch. Each host loads only the batches of its own lanes and shards.
+      sharding: sharding of the superbatch. Each host loads only the batches for its own lanes and shards.
       spans: work of each lane in the call.
     """
     assert workload.feed is not None and workload.shapes.train is not None
@@ -88,7 +88,7 @@ def _begins(made: Spans, spans: Spans) -> bool:
 
 
 def _own(sharding: NamedSharding, shape: tuple[int, ...]) -> list[range]:
-    """Returns, for each axis, the contiguous range of indices that the devices of this process hold."""
+    """Returns the contiguous range of indices that this process's devices hold, for each axis."""
     found = sharding.addressable_devices_indices_map(shape).values()
     sides = [[index[axis].indices(n) for index in found if index is not None] for axis, n in enumerate(shape)]
     return [range(min(first for first, *_ in side), max(last for _, last, _ in side)) for side in sides]

@@ -1,4 +1,4 @@
-"""The compiled programs of a study. They are lowered from shapes only, then combined with the shared data."""
+"""Compiles the programs of a study. They are lowered from shapes only, then combined with the shared data."""
 
 import contextlib
 import functools
@@ -28,23 +28,24 @@ FED_BYTES = 256 << 20  # limit on the prefetched batches of a call per device
 
 
 class Programs(NamedTuple):
-    """Compiled functions and the device-resident data they use.
+    """The compiled functions of a study, and the data on the devices that they use.
 
     Attributes:
       advance: ``(carry, Spans, upcoming) -> carry``. The old carry is donated. The optional last argument is passed to
         ``Feeder.take``.
-      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``, NaN for inactive lanes and for
-        trials with a non-finite parameter.
-      empty: ``() -> carry``. Also puts the data on the devices.
+      evaluate: ``(carry, active bool[L]) -> (metrics float32[L, M], finite bool[L])``. Metrics are NaN for inactive
+        lanes and for trials with a non-finite parameter.
+      empty: ``() -> carry``. It also puts the data on the devices.
       put: ``(carry, {lane: arrays}) -> carry``. Replaces the leaves of the given lanes' carries.
       lane_shapes: shapes of the leaves of one lane's carry.
       metrics: names of the M metrics.
       lanes: number of lanes, L.
       strategy: map or vmap.
-      division: division of each batch.
+      division: partition of each batch.
       call_steps: maximum number of steps per call. None means no limit.
-      bytes: peak memory of a device, computed from the compiler's report on each program and the size of all data.
-      feeding: a context for the calls of one study that drops prefetched batches on exit.
+      bytes: peak memory of a device, computed from the compiler's report on each program and the total size of the
+        data.
+      feeding: a context manager for the calls of one study, which drops prefetched batches on exit.
     """
 
     advance: Callable[..., Any]
@@ -62,7 +63,7 @@ class Programs(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """Arguments that programs are lowered for, as ``jax.ShapeDtypeStruct`` with sharding.
+    """Arguments that programs are lowered for, as ``jax.ShapeDtypeStruct`` with shardings.
 
     Attributes:
       carry, spans, active: arrays with a leading lane axis.
@@ -96,7 +97,7 @@ def programs_for(
       lanes: number of trials that run concurrently. It must be a multiple of the number of devices along the ``trial``
         axis.
       strategy: map or vmap.
-      division: division of each batch.
+      division: partition of each batch.
       source: options of the user's own data set, as in ``registry.dataset``.
     """
     builds = _build.cache_info().misses
@@ -138,14 +139,14 @@ def one_lane(workload: Workload) -> tuple[TrainState, Spans]:
 
 
 def over_lanes(on: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: bool = False) -> Callable[..., Any]:
-    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded over the ``trial`` axis.
+    """Maps ``lane(carry, spans, data)`` over all lanes, which are sharded across the ``trial`` axis.
 
     Args:
       on: mesh with the axes trial and data.
       strategy: map (one lane after another) or vmap.
-      lane: function that processes one lane, with whole batches. The partitioner divides its arrays over the ``data``
+      lane: function that processes one lane, with whole batches. The partitioner splits its arrays across the ``data``
         axis, except inside ``mesh.over_shards``.
-      own_data: whether the data have a leading lane axis, so each lane has its own data.
+      own_data: whether the data have a leading lane axis, so each lane gets separate data.
     """
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
@@ -199,7 +200,7 @@ def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -
 def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes, division: Division) -> jax.stages.Lowered:
     """Returns the program ``(carry, active, splits) -> (metrics, finite)``, which computes only active lanes.
 
-    Few lanes reach an evaluation at the same time, and the examples of one lane suffice to keep a device busy.
+    Few lanes reach an evaluation at the same time, and evaluating one lane is enough to keep a device busy.
     """
     lane = functools.partial(evaluation.evaluate_lane, workload, division)
     lanes = over_lanes(on, "map", lane)
@@ -231,7 +232,7 @@ class Data(NamedTuple):
 
 @functools.lru_cache(maxsize=2)  # for the current study and the previous one
 def _data(dataset: str, version: str, source: str, division: Division) -> Data:
-    """Returns the data of a study's programs, on the mesh of a division. ``source`` is JSON."""
+    """Returns the data of a study's programs on the mesh of a partition. ``source`` is JSON."""
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
     loaded = row.load()
@@ -244,7 +245,7 @@ def _data(dataset: str, version: str, source: str, division: Division) -> Data:
 
 
 class _SharedPrograms(NamedTuple):
-    """Returns the programs that all batch sizes share, and the shapes of all program arguments."""
+    """The programs that all batch sizes share, and the shapes of all program arguments."""
 
     workload: Workload
     on: Mesh

@@ -14,9 +14,11 @@ class ProgramsKey(NamedTuple):
       dataset, model: names of the data set and the model.
       data: version and options of the data set, and the code of other packages, as JSON.
       model_options: options of the model, as JSON.
-      optimizer: name of the first optimizer with the same update rule. Optimizers that share a rule share programs.
+      optimizer: name of the first registered optimizer with the same update rule. Optimizers that share a rule share
+        programs.
       precision: matmul precision, as in the plan.
-      batch_size: batch size. Studies that differ only in it share the programs that start and evaluate trials.
+      batch_size: batch size. Studies that differ only in the batch size share the programs that start and evaluate
+        trials.
     """
 
     dataset: str

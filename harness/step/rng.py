@@ -11,7 +11,7 @@ from jax import Array
 def keys(seed: Array) -> tuple[Array, Array]:
     """Returns the keys for a trial's initial parameters and for its data, given its seed uint32[].
 
-    The words of a key are (purpose, seed). They are distinct without hashing and do not depend on JAX's default
+    The words of a key are (purpose, seed), so keys are distinct without hashing and do not depend on JAX's default
     generator.
     """
     return _key(0, seed), _key(1, seed)
@@ -26,8 +26,9 @@ def example_keys(seed: Array, step: Array, positions: Array) -> Array:
 
     Args:
       seed: uint32[], seed of the trial.
-      step: int32[], number of steps taken before.
-      positions: int32[b], positions of the examples in the whole batch. Keys thus do not depend on the batch partition.
+      step: int32[], number of earlier steps.
+      positions: int32[b], positions of the examples in the whole batch. Keys therefore do not depend on the batch
+        partition.
     """
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(_key(2, seed), step), positions)
 
@@ -35,9 +36,9 @@ def example_keys(seed: Array, step: Array, positions: Array) -> Array:
 def epoch_order(key: Array, epoch: Array, examples: int) -> Array:
     """Returns the order in which an epoch visits the training set.
 
-    Sorts numbers that consist of random high bits and the index in the low bits. On a CPU this is five times as fast as
-    sorting indices by random keys. Each round has 32 random bits minus the bits of the index. The number of rounds is
-    chosen so that fewer than one tie is expected among n²/2 pairs. Tied indices keep their order.
+    This function sorts numbers that consist of random high bits and the index in the low bits. On a CPU, this is five
+    times as fast as sorting indices by random keys. Each round provides 32 random bits minus the bits of the index.
+    There are enough rounds that fewer than one tie is expected among n²/2 pairs. Tied indices keep their order.
 
     Args:
       key: data key of the trial.

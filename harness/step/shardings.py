@@ -1,4 +1,4 @@
-"""How the parameters and the optimizer state of a study are sharded over a mesh."""
+"""Shards the parameters and the optimizer state of a study across a mesh."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ CONTRACTED = {"embed": "act_embed", "inputs": "act_inputs", "qkv": "heads"}
 
 
 def tensors(workload: Workload, batch_size: int) -> Tensors:
-    """Returns all named axes of a workload's model. The size of an axis is the greatest common divisor of its sizes.
+    """Returns all named axes of a workload's model. An axis with several sizes gets their greatest common divisor.
 
     Raises:
       BadInput: the model does not name its axes.
@@ -57,7 +57,7 @@ def _without_blanks(groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, 
 
 
 def check(workload: Workload, division: Division, batch_size: int) -> None:
-    """Raises Refused unless a workload can be trained under the layout of a division."""
+    """Raises Refused unless a workload can be trained with the layout of a partition."""
     if division.layout:
         size = division.examples(batch_size) * division.shards
         on = Mesh({DATA: division.shards, **dict(division.mesh)})
@@ -65,7 +65,7 @@ def check(workload: Workload, division: Division, batch_size: int) -> None:
 
 
 def of_step(workload: Workload, division: Division) -> Sharding | None:
-    """Returns how a training step shards named axes, or None if it shards only the batch."""
+    """Returns the sharding of named axes in a training step, or None if the step shards only the batch."""
     if not division.layout:
         return None
     assert workload.axes is not None  # see ``check``
@@ -76,9 +76,9 @@ def of_step(workload: Workload, division: Division) -> Sharding | None:
 
 
 def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callable[..., Any]:
-    """Returns a function of parameters for a step that is mapped over shards.
+    """Wraps a function of parameters for use in a step that is mapped over shards.
 
-    Parameters that are divided over shards are gathered before each use, and again in the backward pass.
+    Parameters that are split across shards are gathered before each use, and again in the backward pass.
     """
     if sharding is None:
         return function
@@ -94,21 +94,21 @@ def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callab
 
 
 def summed(grads: Params, division: Division, sharding: Sharding | None) -> Params:
-    """Returns gradients summed over shards. Those of divided parameters are already summed by the gathers."""
+    """Returns gradients summed over shards. Gathers already sum the gradients of sharded parameters."""
     if sharding is None or division.shards == 1:
         return mesh.summed(grads, division.shards)
     return jax.tree.map(lambda g, spec: g if DATA in spec else mesh.summed(g, division.shards), grads, sharding.specs)
 
 
 def constrained(carry: Any, sharding: Sharding | None) -> Any:
-    """Returns the state of a trial (a ``TrainState``), divided as ``of_carry`` describes."""
+    """Returns the state of a trial (a ``TrainState``), sharded as specified by ``of_carry``."""
     if sharding is None:
         return carry
     return jax.tree.map(jax.lax.with_sharding_constraint, carry, of_carry(carry, sharding))
 
 
 def of_carry(carry: Any, sharding: Sharding | None) -> Any:
-    """Returns the specs of a trial's state: its parameters, and the optimizer state for each parameter."""
+    """Returns the specs of a trial's state: its parameters and the optimizer state of each parameter."""
     if sharding is None:
         return jax.tree.map(lambda leaf: P(), carry)
     optimizer = like_parameters(carry.params, sharding.specs, carry.optimizer)
@@ -116,12 +116,12 @@ def of_carry(carry: Any, sharding: Sharding | None) -> Any:
 
 
 def by_hand(specs: Params) -> Params:
-    """Returns the parts of specs over DATA, which a step gathers itself."""
+    """Returns only the parts of specs over DATA, which the step gathers explicitly."""
     return jax.tree.map(lambda spec: P(*(axis if axis == DATA else None for axis in spec)), specs)
 
 
 def like_parameters(params: Params, specs: Params, state: Any) -> Any:
-    """Returns specs of a state, such as an optimizer's. Arrays that belong to a parameter have the parameter's spec.
+    """Returns the specs of a state, such as an optimizer's. Arrays that belong to a parameter have its spec.
 
     An array belongs to a parameter if its path ends with the parameter's path and it has the parameter's shape, or the
     shape of one of its stacked layers. Other arrays are replicated.

@@ -1,4 +1,4 @@
-"""Trains one lane. A step sums a batch over shards and microbatches. A call takes steps, possibly across epochs."""
+"""Trains one lane. A step sums over a batch's shards and microbatches. A call takes steps, possibly across epochs."""
 
 import functools
 from collections.abc import Callable
@@ -23,8 +23,8 @@ class Spans(NamedTuple):
     """The work of each lane in one call. Every array has a leading lane axis.
 
     Attributes:
-      start, stop: int32[L], number of steps taken before and after the call. A new trial starts from 0. Both are 0 for
-        an idle lane. Its state does not change.
+      start, stop: int32[L], number of steps taken before and after the call. A new trial starts from 0. For an idle
+        lane, both are 0, and its state does not change.
       seed: uint32[L], seed of the trial.
       schedule: int32[L], value in ``optimizers.SCHEDULES``.
       decay_steps, end_factor: float32[L], parameters of the schedule.
@@ -49,7 +49,7 @@ class TrainState(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The examples of a batch, in order and divided over the shards.
+    """The examples of a batch, in order and split across the shards.
 
     Attributes:
       examples: [B, ...].
@@ -70,10 +70,10 @@ def with_rows(examples: Examples, *leading: int, sharding: Any = None) -> Exampl
 
 
 def fresh(workload: Workload, spans: Spans) -> TrainState:
-    """Returns the initial state of a trial. The optimizer state is initialized by the rule that takes the first step.
+    """Returns the initial state of a trial. The optimizer state is initialized by the update rule of the first step.
 
-    Some rules keep metaparameters in their state. If the state contains a learning rate, it is the one of the first
-    step, like in optax's ``init``. A rule that needs the current learning rate gets it in its update.
+    Some update rules keep metaparameters in their state. If the state contains a learning rate, it is that of the first
+    step, as in optax's ``init``. A rule that needs the current learning rate gets it in its update.
     """
     init_key, _ = rng.keys(spans.seed)
     params, state = workload.init(init_key)
@@ -81,7 +81,7 @@ def fresh(workload: Workload, spans: Spans) -> TrainState:
 
 
 def start_lane(workload: Workload, carry: TrainState, spans: Spans, nothing: None) -> TrainState:
-    """Initializes a trial that takes its first step. Other lanes are unchanged."""
+    """Initializes the trial if it is about to take its first step. Otherwise, the lane is unchanged."""
     return jax.lax.cond((spans.start == 0) & (spans.stop > 0), lambda: fresh(workload, spans), lambda: carry)
 
 
@@ -97,16 +97,16 @@ def train_lane(
     """Advances one trial from step ``start`` to ``stop``. An idle lane is unchanged.
 
     Batched lanes take a bounded number of steps and compute the orders of all epochs at the start of the call.
-    Computing an order at the start of its epoch would stall the other lanes, because their epochs start at different
-    steps.
+    Computing an order only at the start of its epoch would stall the other lanes, because their epochs start at
+    different steps.
 
     Args:
       workload: workload to train.
       batch_size: number of examples in a batch.
       division: partition of each batch.
-      call_steps: maximum number of steps per call of batched lanes, or None if lanes run one by one.
-      carry, spans: state and work of the trial.
-      train: training set, or None for a stream. For prefetched data, the batches of the call, [K, B, ...].
+      call_steps: maximum number of steps per call of batched lanes, or None if lanes run one after another.
+      carry, spans: the state and the work of the trial.
+      train: training set, or None for a stream. For prefetched data, it contains the batches of the call, [K, B, ...].
     """
     _, data_key = rng.keys(spans.seed)
 
@@ -136,7 +136,7 @@ def train_lane(
 def take_step(
     workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
 ) -> TrainState:
-    """Takes one step of a trial, starting from step ``at`` (int32[]). The optimizer updates whole parameters."""
+    """Takes one step of a trial, after ``at`` (int32[]) earlier steps. The optimizer updates whole parameters."""
     smoothing = spans.metaparameters["label_smoothing"]
     sharding = shardings.of_step(workload, division)
 
@@ -160,7 +160,7 @@ def over_batch(
 ) -> Variables:
     """Calls ``of_shard(batch, carry, *replicated)`` on each shard of a batch, and returns gradients and state.
 
-    Each shard gets its parts of parameters that are divided over shards, and returns its parts of their gradients.
+    If parameters are split across shards, each shard gets its parts and returns the gradients of these parts.
     """
 
     def with_labels(arrays: Any, *rest: Any) -> Any:
@@ -186,8 +186,9 @@ def gradients(
 
     This is called on one shard of the batch, inside ``over_batch``.
 
-    Since the number of labels is known in advance, the mean is a sum of scaled terms, and sums over shards and
-    microbatches do not need additional scaling. Each part updates the same network state, and the updates are averaged.
+    The number of labels is known in advance, so the mean is a sum of scaled terms, and sums over shards and
+    microbatches do not need additional scaling. All parts start from the same network state, and their updates are
+    averaged.
     """
 
     count: Array | np.float32 = np.float32(batch.labels)
@@ -232,7 +233,7 @@ def _epochs(
 ) -> TrainState:
     """Takes steps over the training set, which is reshuffled every epoch. The last partial batch is dropped.
 
-    Computes the orders of ``epochs`` epochs at a time.
+    The orders of ``epochs`` epochs are computed at a time.
     """
     examples = len(train.labels)
     steps_per_epoch = examples // batch_size
@@ -258,7 +259,7 @@ def _epochs(
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
-    """Returns a batch of ``count`` examples starting at ``first`` in ``order`` (None: stored order)."""
+    """Returns a batch of ``count`` examples starting at ``first`` in ``order``. With None, uses the stored order."""
     whole = batch_fed(examples, count, division)
     if division == Division() and order is None:
         return whole
@@ -277,7 +278,7 @@ def batch_fed(examples: Examples, count: int, division: Division) -> Batch:
 
 
 def _rows(array: Array, rows: Array) -> Array:
-    """Returns rows of an array, flattened to a matrix, because a CPU divides by every dimension to find an element."""
+    """Returns rows of an array. Flattens it to a matrix first: a CPU divides by every dimension to find an element."""
     flat = array.reshape(len(array), -1).at[rows].get(mode="promise_in_bounds")
     return flat.reshape(len(rows), *array.shape[1:])
 

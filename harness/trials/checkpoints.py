@@ -1,8 +1,8 @@
 """Checkpoints of running trials, written atomically and restored only if their key matches.
 
-Each trial has one file, in the folder of its study or a given folder. The file contains a line of JSON (key, step,
-rows, shapes and dtypes of the arrays), the bytes of the arrays, and the sha256 of both. Arrays of every dtype are
-restored bit by bit. The remaining state of a search is reconstructed from stored trials and these rows.
+Each trial has one file, in the folder of its study or in a given folder. The file contains a line of JSON (key, step,
+rows, shapes and dtypes of the arrays), the bytes of the arrays, and the sha256 of both. Arrays of all dtypes are
+restored exactly. All other state of a search is reconstructed from stored trials and these rows.
 """
 
 import contextlib
@@ -43,8 +43,8 @@ class Checkpoint(NamedTuple):
     Attributes:
       step: number of steps taken so far (epochs for a factorization).
       rows: measurements so far, as JSON-compatible data.
-      arrays: all arrays required to resume training, or the pieces of them that one process holds.
-      places: for each piece, the number of its array and the index of its first element.
+      arrays: all arrays required to resume training, or only the pieces that one process holds.
+      places: index of the array, and index of the first element in it, for each piece.
     """
 
     step: int
@@ -72,9 +72,9 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Returns a context for saving. The longer a save takes, the longer the wait until the next one.
+        """Returns a context for saving. The longer a save takes, the longer the wait until the next save.
 
-        If the disk or network fails, a one-line warning is printed and training continues. Earlier checkpoints are
+        If the disk or network fails, a one-line warning is printed, and training continues. Earlier checkpoints are
         kept.
         """
         began = time.perf_counter()
@@ -92,7 +92,7 @@ class Checkpoints:
           trial: id of the trial.
           key: hash of everything that determines the trial's numbers.
           checkpoint: the state to save.
-          part: (index, count), used if each of ``count`` processes saves the arrays on its own devices.
+          part: (index, count) if each of ``count`` processes saves the arrays on its own devices.
         """
         if part == WHOLE and checkpoint.places is None and not multihost.leads():
             return
@@ -111,7 +111,7 @@ class Checkpoints:
         durable.replace(path, *pieces, digest.digest(), check=multihost.check_pulse)
 
     def remove_older(self, steps: Mapping[int, int]) -> None:
-        """Removes checkpoints of trials, except those that were saved in parts at the given steps."""
+        """Removes checkpoints of trials, except checkpoints that were saved in parts at the given steps."""
         if multihost.leads():
             for trial, name in list_study(self.folder).checkpoints:
                 if trial in steps and not name.startswith(f"{parts.checkpoint_file(trial)}-{steps[trial]}-"):
@@ -124,9 +124,9 @@ class Checkpoints:
         return multihost.broadcast(self._load(trial, key, part) if multihost.leads() else None)
 
     def load_newest(self, trial: int, key: str, shapes: Sequence[Any]) -> Checkpoint | None:
-        """Returns the newest checkpoint of a trial with whole arrays, regardless of how it was saved.
+        """Returns the newest checkpoint of a trial, with whole arrays even if it was saved in parts.
 
-        Every process calls this and reads the parts of all processes.
+        Every process must call this, and reads the parts of all processes.
 
         Args:
           trial: id of the trial.
@@ -156,7 +156,7 @@ class Checkpoints:
             return None  # the content is untrusted
 
     def remove(self, trials: Iterable[int]) -> None:
-        """Removes the checkpoints of all processes for trials whose rows are now stored."""
+        """Removes all processes' checkpoints of trials whose rows are now stored."""
         ended = set(trials)
         if not ended or not multihost.leads():
             return
@@ -175,7 +175,7 @@ def key_of(plan: Fields, trial: Any, *further: Any) -> str:
     Args:
       plan: fields that identify the study.
       trial: a ``Trial``.
-      further: additional JSON-compatible data.
+      further: additional JSON-compatible data to hash.
     """
     device = jax.devices()[0]
     where = [jax.__version__, device.platform, device.device_kind]
@@ -184,7 +184,7 @@ def key_of(plan: Fields, trial: Any, *further: Any) -> str:
 
 
 def _about(line: bytes, key: str) -> Any:
-    """Parses the first line of a checkpoint. Raises an exception of any type if its key differs."""
+    """Parses the first line of a checkpoint. Raises an exception of any type if the key differs."""
     about = json.loads(line)
     if (about["format"], about["key"]) != (FORMAT, key):
         raise ValueError("of another trial")
@@ -192,7 +192,7 @@ def _about(line: bytes, key: str) -> Any:
 
 
 def _read(data: bytes, key: str) -> Checkpoint:
-    """Parses a checkpoint file. Raises an exception of any type if it is invalid or its key differs."""
+    """Parses a checkpoint file. Raises an exception of any type if the file is invalid or its key differs."""
     payload = memoryview(data)[:-DIGEST_BYTES]
     if hashlib.sha256(payload).digest() != data[-DIGEST_BYTES:]:
         raise ValueError("damaged")
@@ -215,7 +215,7 @@ def _read(data: bytes, key: str) -> Checkpoint:
 
 
 def _joined(pieces: Sequence[Checkpoint], shapes: Sequence[Any]) -> Checkpoint | None:
-    """Returns a checkpoint with whole arrays, if its pieces, which are untrusted, fill them exactly."""
+    """Returns a checkpoint with whole arrays, if the pieces fill them exactly. Pieces are untrusted."""
     whole = [np.empty(shape.shape, shape.dtype) for shape in shapes]
     filled = [0 for _ in whole]
     for piece in pieces:
@@ -252,7 +252,7 @@ def same_shapes(arrays: Sequence[np.ndarray], others: Iterable[Any]) -> bool:
 
 
 class _Piece(NamedTuple):
-    """A part of an array of all lanes that this process holds: its lanes, its values and its place in the array."""
+    """A part of an array of all lanes, held by this process: its lanes, its values and its place in the array."""
 
     lanes: range
     array: np.ndarray
@@ -260,7 +260,7 @@ class _Piece(NamedTuple):
 
 
 def _own_pieces(leaves: Sequence[jax.Array]) -> Iterator[_Piece]:
-    """Yields the parts of arrays on devices of this process, without copies of the same part."""
+    """Yields the parts of arrays on devices of this process. A part with several copies is yielded once."""
     for number, leaf in enumerate(leaves):
         for shard in leaf.addressable_shards:
             if shard.replica_id == 0:
@@ -270,11 +270,11 @@ def _own_pieces(leaves: Sequence[jax.Array]) -> Iterator[_Piece]:
 
 
 class Saver:
-    """Saves and restores the trials in lanes. Each checkpoint holds a trial's rows and its carry.
+    """Saves and restores the trials that are in lanes. Each checkpoint holds the rows and the carry of a trial.
 
     Args:
       study, programs, scheduler: the running study, its programs and its scheduler.
-      rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` adds the rows of resumed trials.
+      rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` appends the rows of resumed trials.
       checkpoints: the study's checkpoints. With None, trials are not saved.
     """
 
@@ -319,7 +319,7 @@ class Saver:
         return self._checkpoints is not None and self._checkpoints.due()
 
     def save(self, carry: Any) -> bool:
-        """Saves the trials in lanes. Returns False if there is no checkpoint to resume from."""
+        """Saves the trials that are in lanes. Returns False if there is no checkpoint to resume from."""
         if self._checkpoints is None:
             return False
         with self._checkpoints.saving():
@@ -333,7 +333,7 @@ class Saver:
         return bool(self._saved)
 
     def _save_all(self, carry: Any, live_trials: Sequence[Live], rows: Mapping[int, list[Row]]) -> None:
-        """Saves trials. If their state is divided over hosts, each host saves its own parts."""
+        """Saves trials. If their state is split across hosts, each host saves its own parts."""
         assert self._checkpoints is not None
         steps = {live.trial.id: live.step for live in live_trials}
         if not (multihost.are_many() and self._programs.division.layout):
@@ -360,7 +360,7 @@ class Saver:
             raise failure
 
     def remove(self, finished: Collection[int]) -> None:
-        """Removes the checkpoints of stored trials, except trials that ran out of time and may be resumed later."""
+        """Removes the checkpoints of stored trials, unless they ran out of time and may be resumed later."""
         if self._checkpoints is not None:
             ended = {i for i in finished if self._scheduler.outcomes[i].reason != "time_limit"} & self._saved.keys()
             self._checkpoints.remove(ended)
@@ -368,7 +368,7 @@ class Saver:
                 del self._saved[i]
 
     def _could_be(self, checkpoint: Checkpoint) -> bool:
-        """Returns whether a checkpoint, which is untrusted, has the expected arrays and rows."""
+        """Returns whether a checkpoint has the expected arrays and rows. Checkpoints are untrusted."""
         grid = self._scheduler.grid
         count = len(checkpoint.rows)
         names = {"step", *self._programs.metrics}

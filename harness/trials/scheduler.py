@@ -17,7 +17,7 @@ BestSteps = Mapping[Target, tuple[int, int]]
 
 @dataclasses.dataclass
 class Live:
-    """A trial in a lane, with its number of steps and evaluations so far."""
+    """A trial in a lane, with the number of its steps and evaluations so far."""
 
     trial: Trial
     lane: int
@@ -49,15 +49,15 @@ class TrialScheduler:
     """Assigns a study's trials to lanes, and ends each as soon as its outcome is settled.
 
     Without pruning, every live trial advances to its next evaluation. Exact pruning always advances the trials with the
-    fewest steps, and ends a trial once it can no longer be the first to reach any remaining target. Ties go to the
-    smaller id. A pruned trial could not have changed a result, so results do not depend on pruning, lanes or order.
-    Trials that confirm the best ones run after all others have ended and are never pruned.
+    fewest steps, and ends a trial once it can no longer be the first to reach any remaining target. In a tie, the trial
+    with the smaller id is first. A pruned trial could not have changed a result, so results do not depend on pruning,
+    lanes or order. Trials that confirm the best trials run after all others have ended, and are never pruned.
 
     Args:
       study: plan of the study.
       trials: trials in the order in which they start.
       lanes: lane numbers, in the order in which they are filled.
-      best: results to prune against from the start.
+      best: results of earlier trials, which trials are pruned against from the start.
     """
 
     def __init__(self, study: BatchStudy, trials: Sequence[Trial], lanes: Sequence[int], best: BestSteps):
@@ -76,7 +76,7 @@ class TrialScheduler:
     def resume(self, trials: Iterable[Trial], saved: Mapping[int, Saved]) -> None:
         """Resumes saved trials before any other trial starts.
 
-        Targets that they have already reached count immediately, so other trials are pruned against them.
+        The targets that these trials have already reached count immediately, so other trials are pruned against them.
         """
         for trial in trials:
             if trial.id in saved:
@@ -99,7 +99,7 @@ class TrialScheduler:
             yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
-        """Returns the trials to advance to their next evaluation, or an empty list when all are settled."""
+        """Returns the trials to advance to their next evaluation, or an empty list once all trials are settled."""
         while self._idle and self._queue:
             live = self._first()
             live.lane = self._idle.pop()

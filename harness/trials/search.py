@@ -11,11 +11,12 @@ from results.rules.confirmation import original
 
 
 def draw(study: Plan, ids: Iterable[int]) -> list[Trial]:
-    """Returns the trials of a study with these ids. They depend only on the study's ``stream`` and the ids.
+    """Returns the trials of a study with these ids. They depend only on the ids and the study's ``stream``.
 
     A longer search starts with the trials of a shorter one. The scrambling is seeded by the study's ``stream``, so two
     studies of networks do not share points (quasi-random search: Bousquet et al. 2017, arXiv 1706.03200).
-    Factorizations of the same data do share them. A repeat of a trial has the same metaparameters but its own seed.
+    Factorizations of the same data do share points. A repeat of a trial has the same metaparameters but a different
+    seed.
 
     Args:
       study: study whose ``stream`` seeds all randomness.

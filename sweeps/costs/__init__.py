@@ -1,1 +1,1 @@
-"""Estimated costs of a sweep, from counts, from stored runs, and while it runs."""
+"""Estimates the costs of a sweep from counts, from stored runs, and while the sweep is running."""

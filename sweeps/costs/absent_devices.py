@@ -1,4 +1,4 @@
-"""Devices that a plan is for but this machine does not have. Their rates come only from tables."""
+"""Devices that a plan is for but that this machine does not have. Their rates are taken only from tables."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class AbsentDevices(NamedTuple):
     """Devices of one kind, as JAX counts devices.
 
     Attributes:
-      row: name in ``results.costs.hardware.HARDWARE``, with options for its links.
+      row: name of the device in ``results.costs.hardware.HARDWARE``, with options for its links.
       number: number of devices.
     """
 
@@ -37,7 +37,7 @@ class AbsentDevices(NamedTuple):
 
 
 def read(device: str | None, devices: str | None, settings: Settings) -> AbsentDevices | None:
-    """Returns the devices requested by ``device=NAME devices=N``, if there is a request. N is 1 by default.
+    """Returns the devices requested by ``device=NAME devices=N``, if they are requested. N defaults to 1.
 
     Raises:
       BadInput: the device is unknown, or the number of devices is invalid.
@@ -63,7 +63,7 @@ def read(device: str | None, devices: str | None, settings: Settings) -> AbsentD
 
 
 def of_topology(topology: str, settings: Settings) -> AbsentDevices:
-    """Returns the devices of a slice of TPUs. Raises BadInput if it does not exist."""
+    """Returns the devices of a TPU slice. Raises BadInput if the slice does not exist."""
     count = topologies.count(topology)
     row = _row(topology.partition(":")[0])
     assert row is not None  # the table has all versions
@@ -88,8 +88,8 @@ def _checked(row: str, count: int, settings: Settings) -> AbsentDevices:
 def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
     """Returns the number of devices that should share a step, given the counts for one device.
 
-    This is the smallest divisor of the number of devices at which activations could fit. The result is None if the
-    counted devices suffice or are all devices.
+    This is the smallest divisor of the total number of devices at which activations could fit. The result is None if
+    the counted devices are enough, or if they are all devices.
     """
     if counts.held_bytes <= devices.memory_bytes or counts.devices >= devices.number:
         return None

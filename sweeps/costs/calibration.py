@@ -1,4 +1,4 @@
-"""Calibrates predictions: compares the measured seconds per step in a store with predicted ones."""
+"""Calibrates predictions by comparing the measured seconds per step in a store with predicted seconds."""
 
 import bisect
 import math
@@ -40,21 +40,21 @@ SAMPLED = 24  # maximum number of a store's studies that scale a prediction
 
 
 class Device(NamedTuple):
-    """The kind of a device, by its name in stores, and the backend."""
+    """A kind of device, by its name in stores, and its backend."""
 
     kind: str
     backend: str
 
 
 class Known(NamedTuple):
-    """Ratios of measured to uncalibrated predicted seconds on a device, for steps and for compilation."""
+    """Ratios of measured seconds to uncalibrated predictions on a device, for steps and for compilation."""
 
     steps: Calibration | None = None
     compiling: Calibration | None = None
 
 
 def lanes_of(settings: Settings, device: Device, trials: int, *, streamed: bool = False) -> int:
-    """Returns the number of trials that share a step: 1 on CPUs unless batched, and 1 for streamed data by default."""
+    """Returns the number of trials that share a step: 1 on CPUs unless batched. For streamed data, the default is 1."""
     if device.backend == "cpu" and settings.lane_strategy != "vmap":
         return 1
     return settings.lanes or (1 if streamed else max(1, min(32, trials)))
@@ -79,12 +79,13 @@ def commits(folder: Folder) -> list[Commit]:
 
 
 class Measured(NamedTuple):
-    """Measured and uncalibrated predicted times of a stored study on a kind of device.
+    """Measured times and uncalibrated predictions for a stored study on one kind of device.
 
     Attributes:
       device: device of the runs.
       study: plan of the study.
-      seconds, compiling: measured seconds per trial-step, and seconds of compilation (None if everything was cached).
+      seconds, compiling: measured seconds per trial-step, and measured seconds of compilation (None if all programs
+        were cached).
       predicted, predicted_compiling: uncalibrated predictions of ``seconds`` and ``compiling``.
       trial_steps: number of measured steps.
       flops: FLOPs of a step on one device.
@@ -111,7 +112,7 @@ class Measured(NamedTuple):
 
 
 class MeasuredRun(NamedTuple):
-    """Total time of the runs of a study on one kind of device."""
+    """The total time of all runs of a study on one kind of device."""
 
     commit: Commit
     device: Device
@@ -124,9 +125,9 @@ class MeasuredRun(NamedTuple):
 
 
 def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Measured]:
-    """Returns measured studies with predictions from tables. Probes are not used.
+    """Returns measured studies, with predictions from tables but not from probes.
 
-    Skips studies that cannot be counted and devices that are not in a table.
+    Studies that cannot be counted and devices that are not in a table are skipped.
     """
     runs = [run for commit in commits for run in runs_of(commit)]
     asked = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
@@ -159,7 +160,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
 
 
 def runs_of(commit: Commit) -> list[MeasuredRun]:
-    """Returns the runs of a study, summed by device and batch partition, without emulated devices."""
+    """Returns the runs of a study, summed by device and batch partition. Emulated devices are excluded."""
     if RUNNERS[commit.study.kind].counts is None:
         return []
     calls = _calls(commit)
@@ -191,14 +192,14 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
 
 
 def _calls(commit: Commit) -> float:
-    """Returns the number of program calls per step of a study. Each evaluation is a call."""
+    """Returns the number of program calls per step of a study. Each evaluation counts as a call."""
     grid = RUNNERS[commit.study.kind].evaluations(commit.study)
     taken = list(filter(None, read_table(commit, "trials")["steps"].to_pylist())) or [commit.study.budget_steps]
     return sum(bisect.bisect_right(grid, steps) for steps in taken) / sum(taken)
 
 
 class StoreRatios:
-    """Runs in a store that scale predictions."""
+    """The runs in a store by which predictions are scaled."""
 
     def __init__(self, commits: Sequence[Commit], say: Say):
         self._commits = commits
@@ -206,7 +207,7 @@ class StoreRatios:
         self._measured: dict[tuple, list[Measured]] = {}
 
     def of(self, device: Device, study: Plan, flops: float) -> Known:
-        """Returns the ratios of runs on the same device kind (and of the same model, if there are enough of them).
+        """Returns the ratios of runs on the same kind of device (and of the same model, if there are enough such runs).
 
         Only runs of a similar size are used.
 
@@ -225,7 +226,7 @@ class StoreRatios:
         return Known()
 
     def _of_model(self, device: Device, kind: str, model: tuple[str, str] | None) -> list[Measured]:
-        """Returns the measured studies of a kind on a device, for one model or for all models."""
+        """Returns the measured studies of one kind on a device, for one model or for all models."""
         key = device, kind, model
         if key not in self._measured:
             own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]
@@ -239,7 +240,7 @@ def _model(study: Plan) -> tuple[str, str]:
 
 
 def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
-    """Returns an evenly spaced sample of the studies measured on a device."""
+    """Returns an evenly spaced sample of the studies that were measured on a device."""
     there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
     apart = math.ceil(len(there) / SAMPLED)
     return there[::apart] if apart else []

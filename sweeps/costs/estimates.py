@@ -1,4 +1,4 @@
-"""Predicts memory, seconds per step and device-hours of the studies of a sweep.
+"""Predicts the memory, seconds per step and device-hours of the studies of a sweep.
 
 A subprocess counts FLOPs and bytes (``harness.costs.questions``). Predictions are scaled to match runs in the store on
 the same kind of device. Measured and predicted seconds are never in the same column.
@@ -44,18 +44,18 @@ class StudyCost(NamedTuple):
     Attributes:
       study: plan of the study.
       missing: number of trials to run.
-      counts: counted FLOPs and bytes, or None for kinds without counts.
-      verdict: verdict of the compiler, or None without a topology or if the compiler did not finish.
+      counts: counted FLOPs and bytes, or None for kinds of studies without counts.
+      verdict: verdict of the compiler, or None if there is no topology or the compiler did not finish.
       asked: requested topology.
       device: device that the prediction is for.
-      machine_bytes: memory of a device (attached or absent). None if it is unknown or if there is a topology.
+      machine_bytes: memory of a device (attached or absent). None if it is unknown or a topology is given.
       lanes: number of trials that run concurrently on all devices.
       step: predicted seconds per trial-step, or None for unknown devices.
-      alone: whether a single trial uses all devices. ``step`` is then the time between steps.
+      alone: whether a single trial uses all devices. In that case, ``step`` is the time between steps.
       steps, evaluations: expected number of steps and evaluations per trial.
-      from_store: whether these numbers are derived from curves in the store rather than from the budget.
-      device_seconds: predicted seconds of all trials to run, summed over devices.
-      by: source of the rates, or the reason why there is no prediction.
+      from_store: whether ``steps`` and ``evaluations`` are derived from curves in the store instead of from the budget.
+      device_seconds: predicted seconds for all trials to run, summed over devices.
+      by: source of the rates, or reason why there is no prediction.
       absent: devices that the prediction is for, if they are not attached and the program is not compiled for them.
     """
 
@@ -104,7 +104,7 @@ class StudyCost(NamedTuple):
 
     @property
     def idle(self) -> int:
-        """Number of unused devices of a topology, if there are fewer trials than device groups."""
+        """Number of devices of a topology that are unused because there are fewer trials than device groups."""
         if not self.missing or (self.verdict is None and self.absent is None):
             return 0
         return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
@@ -120,7 +120,7 @@ class StudyCost(NamedTuple):
 
 
 def span(of: Seconds, unit: float = 1.0) -> str:
-    """Formats the range of predicted seconds in a unit of ``unit`` seconds."""
+    """Formats the range of predicted seconds in units of ``unit`` seconds."""
     ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
     return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
 
@@ -144,10 +144,10 @@ def of_request(
     Args:
       request: the request.
       missing: number of trials to run, by study name.
-      topology: TPU topology, which need not be attached. With None, costs are predicted for this machine.
-      timeout_seconds: timeout for compiling all studies.
+      topology: TPU topology. The TPUs do not need to be attached. With None, costs are predicted for this machine.
+      timeout_seconds: time limit for compiling all studies together.
       say: called with messages for the user.
-      absent: devices that this machine does not have, instead of a topology. Programs are only counted.
+      absent: devices that this machine does not have, instead of a topology. Their costs are only counted.
 
     Raises:
       BadInput: the topology does not exist, or a study cannot be compiled for it.
@@ -211,9 +211,9 @@ def _counted(
 
 
 def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda line: None) -> Seconds | None:
-    """Returns the predicted device-seconds of a sweep on this machine. None if small or (after a report) if unknown.
+    """Returns a sweep's predicted device-seconds on this machine, or None if small or (after a report) if unknown.
 
-    Counting takes some seconds, so it is skipped for sweeps with few examples.
+    Counting takes a few seconds, so it is skipped for sweeps with few examples.
     """
     examples = sum(
         missing[study.name]
@@ -251,7 +251,7 @@ def _ask(
 ) -> dict[str, Answer]:
     """Returns answers by study name. Studies that share programs share an answer. Missing answers are omitted.
 
-    Counts are per device, with the batch partition of ``verdicts`` or, if given, the number of ``shards``.
+    Counts are per device, for the batch partition of ``verdicts`` or, if given, the number of ``shards``.
     """
     shared: dict[Any, Question] = {}
     keys = {}
@@ -278,7 +278,7 @@ def _ask(
 def _on_absent(
     request: Request, counted: Studies, given: dict[str, Answer], absent: AbsentDevices, say: Say
 ) -> dict[str, Answer]:
-    """Returns answers with each batch divided over the fewest devices that could have enough memory."""
+    """Returns answers for batches that are split across the fewest devices that could have enough memory."""
     found = dict(given)
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:
@@ -350,7 +350,7 @@ def _cost(
 
 
 def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
-    """Returns the number of trials that fit in memory together on the absent devices that share a step."""
+    """Returns the number of trials that fit in memory at the same time on the absent devices that share a step."""
     groups = max(1, absent.number // counts.devices)
     return max(1, min(math.ceil(lanes / groups), int(absent.memory_bytes // max(1.0, counts.held_bytes))))
 
@@ -364,7 +364,7 @@ def _obstacle(cost: StudyCost) -> str | None:
 
 
 def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
-    """Returns the predicted seconds per trial-step of a compiled program: its seconds on the device over its trials.
+    """Returns the predicted seconds per trial-step of a compiled program: seconds on the device / number of trials.
 
     The range includes the seconds in the compiler's schedule, if its cycles and the clock rate are known.
     """
@@ -379,10 +379,9 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 
 
 def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
-    """Returns the predicted seconds of summing gradients over devices, from a probe of this machine or a table.
+    """Returns the predicted seconds of summing gradients across devices, from a probe of this machine or a table.
 
-    The result is 0 on CPUs, because their devices are emulated, and for factorizations, because their exchanges are not
-    predicted.
+    The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
         return 0.0
@@ -397,7 +396,7 @@ def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
 
 
 def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
-    """Returns the bytes of memory of each device of a study on this machine, or None if unknown."""
+    """Returns the memory in bytes of each of a study's devices on this machine, or None if unknown."""
     if device.backend == "cpu":  # its devices share the memory
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (counts.devices if counts else 1)

@@ -1,7 +1,7 @@
 """Tracks the progress of a sweep and estimates the time left.
 
-The remaining time of a study is the sum of its compilation, steps and evaluations. The number and duration of steps are
-estimated from all trials of the sweep so far (``sweeps.costs.speeds``). This module does not read a clock.
+The remaining time of a study is the sum of the times for compilation, steps and evaluations. The number and duration of
+steps are estimated from all trials of the sweep so far (``sweeps.costs.speeds``). This module does not read the clock.
 """
 
 import collections
@@ -21,16 +21,16 @@ _WAITING = RunProgress()  # progress of a waiting study
 
 
 class TimeLeft(NamedTuple):
-    """The remaining seconds of a sweep. ``at_least`` is True if a kind of study has not been measured yet."""
+    """The remaining seconds of a sweep. ``at_least`` is True if some kind of study has not been measured yet."""
 
     seconds: float
     at_least: bool
 
 
 class _Recent:
-    """A weighted mean of seconds. Each value has half the weight of the next.
+    """A weighted mean of seconds. Each value has half the weight of the next value.
 
-    Recent values count more because the first runs are slower and the load of a machine changes.
+    Recent values count more, because the first runs are slower and the load on a machine changes.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,9 @@ class StudyRun:
       progress: last reported progress, or None while the study waits.
       since: start of the current activity, in seconds of the caller's clock.
       heard: time of the last report, in seconds of the same clock.
-      program: number of its program in the sweep, counted from 1 in the order of starts, or None before the start.
-      builds: whether this is the first study of the sweep that builds the program.
+      program: number of its program in the sweep, counted from 1 in the order in which programs start, or None before
+        it starts.
+      builds: whether this study is the first in the sweep to build the program.
     """
 
     def __init__(self, study: Plan, trials: int):
@@ -65,7 +66,7 @@ class StudyRun:
 
     @functools.cached_property
     def programs(self) -> Hashable:
-        """The key of its programs. Studies with equal keys share them."""
+        """The key of the study's programs. Studies with equal keys share programs."""
         return RUNNERS[self.study.kind].programs(self.study)
 
 
@@ -78,7 +79,7 @@ class Forecast:
       workers: number of processes that run studies in parallel.
       limit: time limit of a study in seconds of training and evaluation, or None for no limit.
       elsewhere: whether studies run on a cluster. If so, each study starts a separate process, and the number of
-        parallel studies is estimated by the maximum observed so far.
+        parallel studies is estimated as the maximum observed so far.
 
     Attributes:
       studies, trials: total number of studies and of trials.
@@ -164,7 +165,7 @@ class Forecast:
             self._ends.add(now - run.heard)
 
     def left(self, now: float) -> TimeLeft | None:
-        """Returns the time left, or None until a speed has been measured."""
+        """Returns the time left, or None as long as no speed has been measured."""
         work = self._work()
         begun = set(self._begun)
         known = []
@@ -208,9 +209,9 @@ class Forecast:
         return lambda run: work(run.pace, run.trials, run.progress) if run.progress else waiting(run.pace, run.trials)
 
     def _still(self, run: StudyRun, seconds: float, builds: bool, now: float) -> float:
-        """Returns the remaining seconds of a study, including starting, compiling and storing.
+        """Returns the remaining seconds of a study, including start-up, compilation and storage.
 
-        If an activity is late, its remaining time is assumed to equal the delay so far.
+        If an activity is overdue, its remaining time is assumed to equal the delay so far.
         """
         doing = _progress(run).doing
         kind = run.study.kind
@@ -225,7 +226,7 @@ class Forecast:
         return abs(starting - spent) + compiling + seconds + self._ends.value
 
     def _passed(self, run: StudyRun, doing: str, seconds: float) -> None:
-        """Adds the time that a study took to start or to compile."""
+        """Adds the time that a study needed to start or to compile."""
         if doing == STARTING:
             self._starts[run.study.kind].add(seconds)
         elif doing == COMPILING:

@@ -1,4 +1,4 @@
-"""Speeds and lengths of the trials measured so far: seconds per step, and the number of steps before trials end."""
+"""Speeds and lengths of the trials measured so far: seconds per step, and number of steps until trials end."""
 
 import collections
 import functools
@@ -18,13 +18,13 @@ SHARES = np.geomspace(1e-4, 1.0, 65)  # fractions of a budget: the edges of the 
 
 
 class Pace(NamedTuple):
-    """The properties of a study that determine its speed. Studies with equal paces run at the same speed.
+    """The properties of a study that determine its speed. Studies with equal properties run at the same speed.
 
     Attributes:
       family: kind, data set and model.
       along: batch size or number of cores.
-      cost: cost of a step, in units that can be compared within a kind.
-      grid: int64[evaluations] as bytes, steps at which trials are evaluated.
+      cost: cost of a step, in units that are comparable within a kind.
+      grid: int64[evaluations] as bytes, the steps at which trials are evaluated.
     """
 
     family: tuple[str, str, str]
@@ -44,15 +44,15 @@ def pace(study: Plan) -> Pace:
 
 
 def step_cost(study: Plan) -> float:
-    """Returns the cost of a step of a study, in units that can be compared within a kind.
+    """Returns the cost of a step of a study, in units that are comparable within a kind.
 
-    A step costs its number of examples plus 8, a constant measured on a small network.
+    The cost is the number of examples plus 8, a constant that was measured on a small network.
     """
     return RUNNERS[study.kind].examples(study) + 8.0
 
 
 class Mean:
-    """A mean of seconds, weighted by counts, or 0 if it is empty."""
+    """A mean of seconds, weighted by counts. It is 0 if there are no values."""
 
     def __init__(self) -> None:
         self.sum = self.count = 0.0
@@ -68,10 +68,10 @@ class Mean:
 
 
 class Speeds:
-    """Measured seconds of a step by pace, and of an evaluation by family.
+    """The measured seconds of a step by pace, and those of an evaluation by family.
 
-    Batch sizes (or numbers of cores) that have not been measured are interpolated between measured ones of the same
-    family. If there are none, the mean of the kind is used.
+    The seconds for batch sizes (or numbers of cores) that have not been measured are interpolated between measured ones
+    of the same family. If the family has not been measured, the mean of its kind is used.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Speeds:
         self._all_evaluations[of.kind].add(others, evaluations)
 
     def of(self, of: Pace) -> tuple[float, float] | None:
-        """Returns the seconds per step and per evaluation if the kind has been measured."""
+        """Returns the seconds per step and per evaluation, or None if the kind has not been measured."""
         if of.kind not in self._costs:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
@@ -111,10 +111,10 @@ def _between(measured: Mapping[float, float], at: float) -> float:
 
 
 class LifeTable:
-    """Counts the trials that passed each fraction of their budget, and those that ended there.
+    """Counts the trials that passed each fraction of their budget, and the trials that ended there.
 
-    Running trials are counted up to their current step, which avoids a bias towards early ends. Beyond the longest
-    trial, all trials are assumed to continue.
+    Running trials are counted up to their current step, which avoids a bias towards trials that end early. Beyond the
+    longest trial, all trials are assumed to continue.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class LifeTable:
 
 
 class RemainingWork:
-    """Expected remaining steps and evaluations of trials on one grid.
+    """The expected remaining steps and evaluations of trials on the same grid.
 
     Args:
       grid: int64[evaluations] as bytes. The last step is the budget.
@@ -150,7 +150,7 @@ class RemainingWork:
         self._evaluations = np.cumsum(alive[::-1])[::-1] / alive
 
     def after(self, steps: int) -> tuple[float, float]:
-        """Returns the expected remaining steps and evaluations of a trial after some steps."""
+        """Returns the expected remaining steps and evaluations of a trial, given its number of steps so far."""
         at = int(np.searchsorted(self._grid, steps, "right"))
         if at == len(self._grid):
             return 0.0, 0.0
@@ -164,7 +164,7 @@ class Lengths:
         self._commits = list(commits)
 
     def of(self, study: Plan) -> tuple[float, float, bool]:
-        """Returns the expected steps and evaluations of a study's trial, and whether they come from the store."""
+        """Returns the expected steps and evaluations of a study's trials, and whether they come from the store."""
         grid = RUNNERS[study.kind].evaluations(study)
         life = self._tables.get(_family(study))
         if life is None:
@@ -190,6 +190,6 @@ class Lengths:
 
 
 def _family(study: Plan) -> tuple:
-    """Returns the key of studies whose trials have similar lengths relative to their budgets."""
+    """Returns a key. Trials of studies with equal keys have similar lengths relative to their budgets."""
     targets = tuple((target.metric, target.value) for target in study.search.ends_at)
     return study.kind, study.labels, study.search.pruning, targets

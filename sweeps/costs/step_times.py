@@ -1,4 +1,4 @@
-"""Writes a table of predicted seconds per step, for commands that read such tables."""
+"""Writes predicted seconds per step as a table that other commands can read."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
     """Writes the table as CSV. An existing file is replaced only if it also contains such a table.
 
     Raises:
-      BadInput: there are no predictions, or the existing file contains something else.
+      BadInput: there are no predictions, or the existing file does not contain such a table.
     """
     rows = {}
     for cost in costs:

@@ -1,1 +1,1 @@
-"""Launchers, one per file: ways to run the studies of a sweep in parallel."""
+"""Launchers: ways to run the studies of a sweep in parallel. Each file contains one launcher."""

@@ -1,11 +1,12 @@
-"""An attempt at a study as a cluster job: runs the study's command in a process that prints to a log.
+"""Runs an attempt at a study as a cluster job. The study's command runs in a process that prints to a log.
 
     python -m sweeps.launchers.attempt STORE STUDY [--retries N] [--nodes N] [--port N] -- WORDS…
 
-This is the program of a SLURM job. WORDS are the arguments of `python -m sweeps` for this study only, or of several
-commands separated by semicolons. On SIGTERM and SIGUSR2, which announce the end of the job, the study is saved and the
-job is requeued. On SIGUSR1, which stops the sweep, the study is saved and not requeued. On SIGHUP, which signals that
-the time is up, the study is saved and ends as INCOMPLETE(time_limit). This module does not initialize JAX.
+This is the program that a SLURM job runs. WORDS are the arguments of `python -m sweeps` for this study only, or those
+of several commands separated by semicolons. On SIGTERM and SIGUSR2, which announce the end of the job, the study is
+saved and the job is requeued. On SIGUSR1, which stops the sweep, the study is saved, but the job is not requeued. On
+SIGHUP, which signals that the time is up, the study is saved and ends as INCOMPLETE(time_limit). This module does not
+initialize JAX.
 """
 
 import argparse
@@ -44,7 +45,7 @@ _SWEEPS = (sys.executable, "-P", "-m", "sweeps")
 
 
 class Wish(enum.Enum):
-    """A request to an attempt: save and stop, or save and end because the time is up."""
+    """A request to an attempt: save the study and stop, or save and end the study because the time is up."""
 
     NOTHING = 0
     STOP = 1
@@ -60,7 +61,7 @@ class Fate(enum.Enum):
 
 
 class Ending(NamedTuple):
-    """The end of an attempt: its exit code (or minus a signal), and whether it took a training step."""
+    """The end of an attempt: its exit code (or minus the signal that ended it), and whether it took a training step."""
 
     code: int
     advanced: bool
@@ -76,7 +77,8 @@ def command(
       store: folder of the store.
       nodes: number of nodes.
       port: rendezvous port on the first node.
-      silence_seconds: as in ``sweeps.launchers.local``. With several nodes, JAX detects lost processes instead.
+      silence_seconds: as in ``sweeps.launchers.local``. It is not used with several nodes, because JAX detects lost
+        processes.
     """
     if nodes == 1:
         launcher = ["launcher=local", "launcher.workers=1", "launcher.retries=0"]
@@ -92,20 +94,20 @@ def command(
 
 
 def address_of(node: str) -> str:
-    """Returns the address at which SLURM reaches a node. Its name may not resolve on other nodes."""
+    """Returns the address at which SLURM reaches a node. The node's name may not resolve on other nodes."""
     about = ["scontrol", "--oneliner", "show", "node", node]
     found = re.search(r"\bNodeAddr=(\S+)", subprocess.run(about, capture_output=True, text=True, check=False).stdout)
     return found[1] if found else node
 
 
 def command_of_host(words: Sequence[str], store: Path, coordinator: str, count: int) -> list[str]:
-    """Returns the command that runs a study on one of several hosts. ``launcher.host`` is missing from it."""
+    """Returns the command that runs a study on one of several hosts, without its ``launcher.host``."""
     launcher = ["launcher=hosts", f"launcher.coordinator={coordinator}", f"launcher.hosts={count}"]
     return [*_SWEEPS, *words, f"store={store}", *launcher]
 
 
 def port_of(study: str) -> int:
-    """Returns a study's port on its first host. It is the same in all processes and usually differs between studies."""
+    """Returns a study's port on its first host. All processes compute the same port. Studies usually differ in it."""
     return PORTS[zlib.crc32(study.encode()) % len(PORTS)]
 
 
@@ -120,12 +122,13 @@ def split(words: Sequence[str]) -> list[list[str]]:
 
 
 def code_of_hosts(output: Path, nodes: int, code: int) -> int:
-    """Returns the exit code of a command on several nodes. (srun returns the largest code.)
+    """Returns the exit code of a command on several nodes. (srun itself returns the largest code.)
 
     Args:
-      output: output file of the job. Each node writes its exit code to a file next to it, which is removed here.
+      output: output file of the job. Each node writes its exit code to a file next to the output, and this function
+        removes these files.
       nodes: number of nodes. A node without a file is considered lost.
-      code: exit code of srun, used if there are no files of this kind.
+      code: exit code of srun, which is used if there are no such files.
     """
     codes = []
     for node in range(nodes):
@@ -145,7 +148,7 @@ def run_each(
     asked: Callable[[], "Wish"],
     code_of: Callable[[int], int] = int,
 ) -> Ending:
-    """Runs commands one after another as a single attempt and stops at the first failure. See ``run``.
+    """Runs commands one after another as a single attempt, and stops at the first failure. See ``run``.
 
     ``code_of`` converts the exit code of a process to the exit code of its command.
     """
@@ -202,7 +205,7 @@ def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish
 
 @contextlib.contextmanager
 def blocked(*numbers: signal.Signals) -> Iterator[None]:
-    """Blocks signals in this process and in processes started in the context. They are delivered afterwards."""
+    """Blocks signals in this process and in processes started in the context. Signals are delivered afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
@@ -211,7 +214,7 @@ def blocked(*numbers: signal.Signals) -> Iterator[None]:
 
 
 def description(log: Path, code: int) -> str:
-    """Describes the end of an attempt, including the study's own error if it printed one."""
+    """Describes the end of an attempt, including the error that the study printed, if any."""
     errors = re.findall(
         r"^(?:[\d:]{8} )?\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE
     )
@@ -219,7 +222,7 @@ def description(log: Path, code: int) -> str:
 
 
 def end_with_parent() -> None:
-    """Ends this process with SIGTERM when the attempt that started it is gone. On SIGUSR1, ends its studies."""
+    """Ends this process with SIGTERM once the attempt that started it is gone. On SIGUSR1, its studies are ended."""
     signal.signal(signal.SIGUSR1, lambda number, frame: limits.time_is_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # the attempt blocked it until now
 
@@ -233,13 +236,13 @@ def end_with_parent() -> None:
 
 
 def is_again(folder: Path, job: str, end: Ending, retries: int) -> bool:
-    """Returns whether a job should retry after an attempt whose log already exists.
+    """Returns whether a job should retry after an attempt. The attempt's log must already exist.
 
     Args:
       folder: folder of the study.
       job: job whose attempts count.
       end: end of the last attempt.
-      retries: number of retries of lost attempts.
+      retries: number of times that lost attempts are retried.
     """
     past = [each for each in attempts.read(folder) if each.job == job and each.began]
     policy = RetryPolicy(retries)
@@ -311,7 +314,7 @@ def job_of_slurm(environment: Any) -> str:
 
 
 def _log(folder: Path, job: str) -> Path:
-    """Returns the log of the current attempt. It was created when the job was queued."""
+    """Returns the log of the current attempt, which was created when the job was queued."""
     waiting = [Path(str(each.log)) for each in attempts.read(folder) if each.job == job and each.began is None]
     if not waiting:
         return attempts.begin(folder, "slurm", job)
@@ -329,7 +332,7 @@ def _requeue(job: str) -> None:
 
 
 def _fate(job: str, is_out_of_time: bool) -> Fate:
-    """Returns the state of this job in SLURM. A job that is ending is COMPLETING as long as its processes are alive."""
+    """Returns the state of this job in SLURM. A job is COMPLETING until all of its processes have ended."""
     shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, check=False).stdout
     return fate_of(shown, int(os.environ.get("SLURM_RESTART_COUNT", 0)), is_out_of_time)
 
@@ -339,8 +342,8 @@ def fate_of(shown: str, restarts: int, is_out_of_time: bool) -> Fate:
 
     Args:
       shown: output of `scontrol show job`.
-      restarts: number of restarts when the job began. A requeue increments it immediately.
-      is_out_of_time: whether the job was signalled near its time limit, which may have passed in the meantime.
+      restarts: number of restarts when the job began. A requeue increments the number immediately.
+      is_out_of_time: whether the job was signalled near its time limit. The limit may have passed since then.
     """
     if not re.search(r"\bJobState=(COMPLETING|CANCELLED)\b", shown):
         return Fate.RUNS

@@ -27,7 +27,7 @@ from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for an invalid configuration, or for studies that several hosts cannot run together."""
+    """Raises BadInput for an invalid configuration, or for studies that cannot run on several hosts together."""
     _find(asked)
     check_over_hosts(studies, settings)
 
@@ -99,7 +99,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 def in_order(store: Folder, studies: Studies) -> list[Plan]:
-    """Sorts studies, moving those whose last attempt failed to the end."""
+    """Sorts studies. Those whose last attempt failed are moved to the end."""
 
     def failed(study: Plan) -> bool:
         return [each.code for each in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
@@ -108,7 +108,7 @@ def in_order(store: Folder, studies: Studies) -> list[Plan]:
 
 
 def follow() -> int:
-    """Runs the studies of host 0 in lockstep with it, until host 0 stops sending. Call it on the other hosts."""
+    """Runs the studies of host 0 in lockstep with host 0, until it stops sending. Call it on the other hosts."""
     while (order := multihost.broadcast(None)) is not None:
         study = worker.plan_of(order)
         shutdown = Shutdown()
@@ -125,12 +125,12 @@ def follow() -> int:
 def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
-    JAX aborts the child if host 0 is lost or never connects. The child receives this process's SIGTERM and ends with
-    this process.
+    JAX aborts the child if host 0 is lost or never connects. The child receives any SIGTERM sent to this process, and
+    ends with this process.
 
     Args:
       asked: configuration of the launcher.
-      command: hash of the request, which is equal on all hosts.
+      command: hash of the request, which must be equal on all hosts.
       run: function that runs the command of host 0.
     """
     found = _find(asked)
@@ -172,7 +172,7 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
 
 
 def _child(found: multihost.Hosts, command: str, run: Callable[[], int], parent: int, marks: mmap.mmap) -> int:
-    """Connects to the other hosts, runs a command or follows host 0, and returns the exit code."""
+    """Connects to the other hosts, then runs a command or follows host 0. Returns the exit code."""
     global _marks
     _marks = marks
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -217,7 +217,7 @@ def ended(run: Callable[[], int]) -> int:
 
 
 def _record(store: Folder, study: Plan, code: int, cause: str) -> None:
-    """Records an attempt that has ended, for `status`."""
+    """Records an ended attempt for `status`."""
     attempts.end(attempts.begin(store / study.name, "hosts"), code, cause)
 
 

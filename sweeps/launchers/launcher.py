@@ -1,4 +1,4 @@
-"""The protocol for running studies, locally or on a cluster, and code shared by all launchers.
+"""The interface for running studies locally or on a cluster, and code shared by all launchers.
 
 This module does not import JAX.
 """
@@ -35,11 +35,11 @@ class Launch:
       store: folder or URL of the result store.
       studies: studies to run. Running a study again, or twice concurrently, is safe.
       settings: settings of each run.
-      limits: limits of the sweep. When a limit is reached, running studies are saved and ended, and no other studies
+      limits: limits of the sweep. When a limit is reached, running studies are saved and ended, and no more studies
         start.
       sources: data sources by study name. See ``sweeps.planning.Request``.
-      words: command lines that run a single study, by study name: the words after `python -m sweeps`, without the
-        launcher and the store.
+      words: command lines that run only a single study, by study name. They consist of the words after `python -m
+        sweeps`, without the launcher and the store.
       on_progress: called with every update.
       on_wait: called about every second while there are no updates.
     """
@@ -55,22 +55,22 @@ class Launch:
 
     @property
     def folder(self) -> Path:
-        """The store as a local folder, for launchers that store their own files in it."""
+        """The store as a local folder, for launchers that keep their own files in it."""
         return Path(str(self.store))
 
     def report(self, update: StudyUpdate) -> None:
-        """Counts an update towards the limits, and forwards it."""
+        """Counts an update towards the limits, then forwards it."""
         self.limits.hear(update)
         self.on_progress(update)
 
 
 def devices_asked(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices that run a study on one host: from its plan or the settings, or 1 by default."""
+    """Returns the number of devices that run a study on one host: that of its plan or of the settings, otherwise 1."""
     return study.devices or of_settings(settings).devices
 
 
 def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, int]:
-    """Returns the CPUs and GPUs that a study needs on a node: as configured, or one per device."""
+    """Returns the number of CPUs and GPUs that a study needs on a node: as configured, or one per device."""
     devices = devices_asked(asked, study, settings)
     gpus = devices if asked["gpus"] is None else asked["gpus"]
     return asked["cpus"] or (1 if gpus else devices), gpus
@@ -91,7 +91,7 @@ def check_retries(asked: Config) -> None:
 
 
 def check_over_hosts(studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for studies that several hosts cannot run together."""
+    """Raises BadInput for studies that cannot run on several hosts together."""
     for study in studies:
         if not RUNNERS[study.kind].over_hosts:
             raise BadInput(f"{study.name} needs a single host. Use launcher=local.")
@@ -109,8 +109,8 @@ class Launcher(NamedTuple):
     Attributes:
       check: function that raises BadInput if the configuration cannot run some of the studies.
       at_once: function that returns the expected number of concurrent studies.
-      run_all: function that runs studies and returns an outcome for each study that started, in the order of their
-        ends.
+      run_all: function that runs studies and returns an outcome for each study that started, in the order in which the
+        studies ended.
       around: function that runs a command (the last argument) in the environment it needs and returns its exit code.
         The second argument is a hash of the request.
       here: whether studies run as child processes of this command. If so, this command writes their heartbeats.
@@ -128,15 +128,15 @@ class Launcher(NamedTuple):
 
 
 class WorkerLost(Exception):
-    """A worker was lost in a command that is an attempt itself. The attempt's launcher decides whether to retry."""
+    """A worker was lost in a command that is itself an attempt. The attempt's launcher decides whether to retry."""
 
 
 @dataclasses.dataclass
 class RetryPolicy:
-    """Counts attempts at a study and decides on retries.
+    """Counts the attempts at a study, and decides whether to retry.
 
-    An attempt that was preempted after taking a step does not count. A lost attempt uses one of ``retries``. Errors and
-    out-of-memory failures are not retried, because they would recur.
+    An attempt that was preempted after taking a step does not count. A lost attempt counts as one of ``retries``.
+    Errors and out-of-memory failures are not retried, because they would occur again.
     """
 
     retries: int
@@ -144,7 +144,7 @@ class RetryPolicy:
     lost: int = 0
 
     def again(self, code: int, *, advanced: bool, out_of_memory: bool = False) -> bool:
-        """Returns whether to retry after an attempt that ended with an exit code (or minus a signal)."""
+        """Returns whether to retry after an attempt with this exit code (or minus the signal that ended it)."""
         if code == exit_codes.PREEMPTED and advanced:
             self.preempted += 1
             return self.preempted <= MOST_PREEMPTIONS
@@ -167,8 +167,8 @@ def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> Stud
 def worst_code(codes: Iterable[int]) -> int:
     """Returns the exit code of an attempt, given the exit codes of its processes.
 
-    If one process fails or is preempted, the others end as if a peer were lost. Failures therefore take precedence,
-    then preemption, then the largest code. Signals are compared by number.
+    If one process fails or is preempted, the others end as if they had lost a peer. Failures therefore take precedence,
+    followed by preemption and then the largest code. Signals are compared by number.
     """
     ended = set(codes)
     first = (code for code in (exit_codes.FAILED, exit_codes.INVALID, exit_codes.PREEMPTED) if code in ended)
@@ -188,7 +188,7 @@ def failed_too_often(folder: Folder, most: int | None) -> bool:
 
 
 class RemoteStudy:
-    """A study that runs on a cluster, observed through the store.
+    """A study that runs on a cluster and is observed through the store.
 
     Args:
       launch: launch of the sweep.
@@ -212,7 +212,7 @@ class RemoteStudy:
             self._launch.report(StudyUpdate(self.study, RunProgress()))
 
     def look(self) -> None:
-        """Reads the study's heartbeat and reports its progress, or the length of its silence."""
+        """Reads the study's heartbeat, and reports its progress or how long it has been silent."""
         seen = heartbeat.seen(self._folder)
         now = time.monotonic()
         if seen is None or seen.alive is False:
@@ -239,7 +239,7 @@ class RemoteStudy:
             self._launch.report(StudyUpdate(self.study))
 
     def end(self, failure: str | None) -> StudyOutcome:
-        """Reports and returns the outcome of the study once it has ended."""
+        """Reports and returns the outcome of the study. Call it once the study has ended."""
         after = self._ledger()
         seconds = 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
@@ -259,7 +259,7 @@ class RemoteStudy:
 
 
 def cause(folder: Folder) -> str | None:
-    """Returns the cause and log of the last attempt at the study in a folder, or None if there was no attempt."""
+    """Returns the cause of failure and the log of the last attempt at a folder's study, or None without attempts."""
     last = attempts.read(folder)[-1:]
     if not last or (last[0].code is None and last[0].began is None):
         return None
@@ -268,7 +268,7 @@ def cause(folder: Folder) -> str | None:
 
 
 def wait(seconds: float, on_wait: Callback) -> None:
-    """Waits, and calls ``on_wait`` every second."""
+    """Waits and calls ``on_wait`` every second."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         time.sleep(min(1.0, left))

@@ -1,7 +1,7 @@
-"""Local launcher: worker processes on this machine, one per physical core or accelerator.
+"""Local launcher: runs one worker process per physical core or accelerator of this machine.
 
-Studies of an exclusive kind run after the others, one at a time, each in a separate process on the cores that its plan
-requests. This module does not initialize JAX.
+Studies of an exclusive kind run after all others, one at a time. Each runs in a separate process on the cores that its
+plan requests. This module does not initialize JAX.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ worker.main(descriptor, cpus)
 
 @dataclasses.dataclass
 class Worker:
-    """A worker process as seen by its parent.
+    """A worker process, as seen by its parent.
 
     Attributes:
       slot: index of the worker's slot in the pool.
@@ -73,11 +73,11 @@ class Worker:
       log: log of the attempt, or None if the output is not redirected.
       heard: whether the worker has started the study.
       advanced: whether the worker has taken a step.
-      hurried: whether the worker was asked to end the study.
+      hurried: whether the worker has been asked to end the study.
       progress: last reported progress.
-      silence: timer of the worker's silence.
-      reported_silence: last reported length of the silence, in seconds.
-      ended_silent: whether the worker was killed because of its silence.
+      silence: timer that measures the worker's silence.
+      reported_silence: length of the silence in seconds, as last reported.
+      ended_silent: whether the worker was killed because it was silent.
     """
 
     slot: int
@@ -108,7 +108,7 @@ class Worker:
             self.orders.send(order._replace(log=None if self.log is None else str(self.log)))
 
     def ended(self, code: int, cause: str) -> None:
-        """Records the end of the attempt in the log. Prints the output of a successful attempt."""
+        """Records the end of the attempt in the log. If the attempt was successful, prints its output."""
         if self.log is not None:
             if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
                 printing.say(text)
@@ -131,9 +131,9 @@ class Worker:
         return report
 
     def silent(self, most: float | None, *, accelerated: bool) -> float:
-        """Returns the seconds since the last sign of life. Kills the worker after ``most`` seconds.
+        """Returns the seconds since the last sign of life. Kills the worker if they exceed ``most``.
 
-        On accelerators, a process can spin while its device hangs, so only reports count during training.
+        On accelerators, a process may use CPU time while its device hangs, so only reports count during training.
         """
         seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
         if most is not None and seconds >= most and not self.ended_silent:
@@ -150,12 +150,13 @@ class Worker:
 def slots(workers: int | None, own: int = 1) -> list[Slot]:
     """Returns the logical processors and the environment of each worker.
 
-    On accelerators, a worker owns the devices of one batch, and additional workers share them evenly. On a CPU, a
-    worker has one physical core, which emulates several devices if necessary, and additional workers share cores.
+    On accelerators, a worker owns the devices that one batch is split across, and additional workers share devices
+    evenly. On a CPU, a worker has one physical core, which emulates several devices if necessary, and additional
+    workers share cores.
 
     Args:
       workers: number of workers. By default, all devices or cores are used.
-      own: number of devices that each trial is divided over.
+      own: number of devices that each trial is split across.
 
     Raises:
       BadInput: the machine has too few devices.
@@ -188,7 +189,7 @@ def slots(workers: int | None, own: int = 1) -> list[Slot]:
 
 
 def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """Returns a slot for each study until no slots are left. Unbound workers are passed the number of workers."""
+    """Returns a slot for each study, as long as slots are left. Unbound workers get the number of workers."""
     taken = slots[:studies]
     return [
         (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
@@ -200,10 +201,10 @@ def slot_alone(cores: int | None) -> Slot:
     """Returns the logical processors and the environment of an exclusive process.
 
     On a CPU, each core is a physical core and a JAX device, and other libraries use a single thread. If there are more
-    devices than physical cores, they share the cores. On accelerators, each core is a device.
+    devices than physical cores, the devices share the cores. On accelerators, each core is a device.
 
     Args:
-      cores: number of cores. With None, all are used without binding.
+      cores: number of cores. With None, all cores are used, and the process is not bound.
     """
     if cores is None:
         return (), {}
@@ -215,7 +216,7 @@ def slot_alone(cores: int | None) -> Slot:
 
 
 def cost(study: Plan) -> float:
-    """Returns the maximum cost of a study, in arbitrary units: steps in its budget times cost per step."""
+    """Returns the maximum cost of a study in arbitrary units: the steps in its budget times the cost per step."""
     return study.request.planned * study.budget_steps * step_cost(study)
 
 
@@ -231,17 +232,17 @@ def at_once(asked: Config, studies: Studies, settings: Settings) -> int:
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
-    """Runs studies in worker processes, largest first, followed by exclusive studies in their given order.
+    """Runs studies in worker processes, largest first, followed by exclusive studies in the given order.
 
-    A study that raises an error is recorded as failed. A study whose worker dies is retried according to
-    ``RetryPolicy`` and then recorded as lost. Other studies continue.
+    A study that raises an error is recorded as failed. A study whose worker dies is retried as ``RetryPolicy`` allows,
+    and then recorded as lost. All other studies continue.
 
     Args:
       asked: the configuration of the launcher.
       launch: studies to run.
 
     Returns:
-      An outcome for each study that started, in the order of their ends.
+      An outcome for each study that started, in the order in which the studies ended.
     """
     outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
@@ -256,7 +257,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 class _Pool:
-    """Workers that run studies: one per slot, or fewer if there are fewer studies."""
+    """A pool of workers that run studies: one per slot, or fewer if there are fewer studies."""
 
     def __init__(self, asked: Config, launch: Launch, studies: Studies, slots: Sequence[Slot]) -> None:
         self._launch = launch
@@ -271,7 +272,7 @@ class _Pool:
         self._workers = [start(i, *slot) for i, slot in enumerate(self._slots)]
 
     def run(self) -> list[StudyOutcome]:
-        """Runs all studies and returns their outcomes in the order of their ends."""
+        """Runs all studies, and returns their outcomes in the order in which the studies ended."""
         try:
             while self._queue or any(one.study is not None for one in self._workers):
                 self._give_orders()
@@ -317,7 +318,7 @@ class _Pool:
             self._launch.report(StudyUpdate(one.study, one.progress, silent=seconds))
 
     def _hear(self, one: Worker) -> None:
-        """Handles the next report of a worker, or its death."""
+        """Handles the next report of a worker, or the death of the worker."""
         report = one.hear()
         study = one.study
         assert study is not None
@@ -386,7 +387,7 @@ class _Pool:
 
 
 def out_of_memory_kills() -> int:
-    """Returns the number of out-of-memory kills by the system, on this machine and in its cgroup."""
+    """Returns how often the system has killed processes for lack of memory, on this machine and in its cgroup."""
     files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
     found = 0
     for file in files:
@@ -400,8 +401,8 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
     """Describes the end of a process.
 
     Args:
-      exitcode: exit code of the process (or minus a signal).
-      no_memory: whether the process was killed for lack of memory, or None if unknown.
+      exitcode: exit code of the process (or minus the signal that ended it).
+      no_memory: whether the process was killed for lack of memory, or None if this is unknown.
     """
     if exitcode >= 0:
         return f"with exit code {exitcode}"
@@ -414,7 +415,7 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
 
 
 def end_all(workers: Sequence[Worker]) -> list[int]:
-    """Ends processes after they have reported finished trials and saved running ones. Returns their exit codes."""
+    """Ends processes after they have reported finished trials and saved running trials. Returns their exit codes."""
     for one in workers:
         one.orders.close()
         one.process.terminate()
@@ -435,7 +436,7 @@ def _programs(study: Plan) -> Hashable:
 
 
 def _next(queue: list[Plan], in_use: set) -> Plan:
-    """Takes the largest study, if possible one whose programs are not in use, since they may still be compiling."""
+    """Takes the largest study. Prefers studies whose programs are not in use, since these may still be compiling."""
     for i in reversed(range(len(queue))):
         if _programs(queue[i]) not in in_use:
             return queue.pop(i)
@@ -443,10 +444,10 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
 
 
 def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
-    """Starts a process with an environment. The process binds itself to ``cpus``, if given, before it imports JAX.
+    """Starts a process with an environment. Before importing JAX, the process binds itself to ``cpus``, if given.
 
-    The process runs its own program rather than the main script of this process, which may be a notebook. Its standard
-    input closes when this process ends for any reason.
+    The new process runs a separate program instead of the main script of this process, which may be a notebook. Its
+    standard input closes when this process ends for any reason.
     """
     ours, theirs = multiprocessing.Pipe()
     with theirs:
@@ -462,6 +463,6 @@ def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
 
 
 def gpu_name(device: int) -> str:
-    """Returns the name of a GPU among those that this process may use."""
+    """Returns the name of one of the GPUs that this process may use."""
     devices = os.environ.get("CUDA_VISIBLE_DEVICES")
     return devices.split(",")[device] if devices else str(device)

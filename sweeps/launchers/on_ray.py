@@ -1,8 +1,8 @@
-"""Ray launcher: runs studies as tasks on a cluster, each in a new process with its own resources or on a TPU slice.
+"""Ray launcher: runs studies as tasks on a cluster. Each task has separate processes and resources.
 
-A task is an attempt (``sweeps.launchers.attempt``) on a node that shares the store. Ray schedules the tasks, and this
-module decides on retries. When this process ends, tasks save their trials and end. Ray is imported inside functions
-because it is optional.
+A task is an attempt (``sweeps.launchers.attempt``) on a node, or on a TPU slice, that shares the store. Ray schedules
+the tasks, and this module decides on retries. When this process ends, tasks save their trials and end. Ray is imported
+inside functions because it is optional.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ NAMES = {"v5e": "v5litepod"}  # Ray's names for TPU versions, if they differ
 
 
 class Task(NamedTuple):
-    """A task: its study, Ray's references to its processes, and its slice (optional)."""
+    """A task: its study, Ray's references to its processes, and its slice, if any."""
 
     study: str
     references: tuple[Any, ...]
@@ -89,10 +89,10 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
       launch: studies to run.
 
     Returns:
-      An outcome for each study that started, in the order of their ends.
+      An outcome for each study that started, in the order in which the studies ended.
 
     Raises:
-      BadInput: there is no cluster at the address, or its nodes can never run one of the studies.
+      BadInput: there is no cluster at the address, or its nodes will never be able to run one of the studies.
       Terminated: this process must end. Running trials are saved.
     """
     queue = sorted(launch.studies, key=cost)
@@ -156,14 +156,15 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 class Slices:
-    """Reserves TPU slices for studies, and holds them until their hosts are ready.
+    """Reserves TPU slices for studies, and holds the reservations until all hosts are ready.
 
     Args:
       ray: the ``ray`` module.
       asked: VERSION:TOPOLOGY of the slices, if slices are used.
 
     Attributes:
-      coming: studies and their reserved slices, by a reference that is ready once all hosts of the slice are ready.
+      coming: studies and their reserved slices, by a reference that becomes ready once all hosts of the slice are
+        ready.
     """
 
     def __init__(self, ray: Any, asked: str | None):
@@ -174,7 +175,7 @@ class Slices:
         self.coming: dict[Any, tuple[Plan, Any]] = {}
 
     def reserve(self, study: Plan) -> bool:
-        """Reserves a slice for a study if one is free. Tries at most once per ``RETRY_SECONDS``."""
+        """Reserves a slice for a study if a slice is free. Tries at most once per ``RETRY_SECONDS``."""
         from ray.util.tpu import slice_placement_group
 
         if time.monotonic() < self._next:
@@ -198,7 +199,7 @@ class Slices:
         return True
 
     def retry(self) -> None:
-        """Makes the next ``reserve`` try immediately, because a slice may have been released."""
+        """Makes the next ``reserve`` try immediately. Call it when a slice may have been released."""
         self._next = 0.0
 
     def release(self) -> None:
@@ -214,8 +215,8 @@ def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes
       store: folder of the store.
       name: name of the study.
       commands: commands that run the study.
-      wishes: folder with the sweep's requests.
-      follows: whether this host follows another host, i.e. is not the study's first host.
+      wishes: folder that contains the sweep's requests.
+      follows: whether this host follows another host, because it is not the study's first host.
     """
     folder = Path(store) / name
     if _wished(wishes, name) != Wish.NOTHING:
@@ -241,7 +242,7 @@ def address() -> str:
 
 
 def _done(ray: Any, references: list[Any]) -> list[Any]:
-    """Returns the references that are ready within a second."""
+    """Returns the references that become ready within a second."""
     if not references:
         time.sleep(LOOK_SECONDS)
         return []
@@ -291,7 +292,7 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """Returns the end of a task, given the ends of its processes. A process whose node is gone is a lost peer."""
+    """Returns the end of a task, given the ends of its processes. A process on a lost node counts as a lost peer."""
     try:
         ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
@@ -330,12 +331,12 @@ def _needs(asked: Config, study: Plan, settings: Settings) -> Fields:
 
 
 def _remote(ray: Any, function: Any, options: Config) -> Any:
-    """Turns a function into a task that runs in a separate process and is never retried by Ray."""
+    """Turns a function into a task that runs in a separate process and that Ray never retries."""
     return ray.remote(max_calls=1, max_retries=0, **options)(function)
 
 
 def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput if nodes lack the resources for a study. Clusters that may grow are not checked."""
+    """Raises BadInput if nodes lack the resources for a study, except in clusters that may grow."""
     if asked["tpu_slice"] is not None or asked["address"] not in (None, "auto"):
         return
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -354,7 +355,7 @@ def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -
 
 @contextlib.contextmanager
 def _cluster(asked: Config) -> Iterator[tuple[Any, Callback]]:
-    """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises after a signal."""
+    """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises an error after a signal."""
     import ray
 
     _check_reachable(asked["address"])
@@ -392,7 +393,7 @@ def _cluster(asked: Config) -> Iterator[tuple[Any, Callback]]:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raises BadInput if nothing listens at an address. Ray itself would wait for hours."""
+    """Raises BadInput if there is no server at an address. Ray itself would wait for hours."""
     if address in (None, "auto"):
         return
     host, _, port = str(address).partition(":")
@@ -404,7 +405,7 @@ def _check_reachable(address: str | None) -> None:
 
 @contextlib.contextmanager
 def _wishes(store: Path) -> Iterator[Path]:
-    """Yields a folder for requests to tasks, which have access to the store."""
+    """Yields a folder for requests to tasks. All tasks have access to it because it is in the store."""
     folder = (store / FOLDER / uuid.uuid4().hex).absolute()
     durable.make_folder(folder)
     try:

@@ -1,7 +1,7 @@
-"""Measures the silence of a process: the time since its last sign of life. A stopped or hung process is silent.
+"""Measures how long a process has been silent: the time since its last sign of life.
 
-Reports and CPU time are signs of life. (Compilation may take a long time without a report.) Without /proc, only reports
-count.
+A stopped or hung process is silent. Both reports and CPU time are signs of life, because compilation may take a long
+time without a report. Without /proc, only reports count.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ class Silence:
         self._looked, self._computed = time.monotonic(), _processor_seconds(self._process)
 
     def look(self, *, by_computing: bool) -> float:
-        """Returns the seconds since the last sign of life, excluding time during which this process itself was stopped.
+        """Returns the seconds since the last sign of life, excluding any time when this process itself was stopped.
 
         Args:
-          by_computing: whether CPU time is a sign of life.
+          by_computing: whether CPU time counts as a sign of life.
         """
         passed = time.monotonic() - self._looked
         if passed >= LOOK_SECONDS:
@@ -46,7 +46,7 @@ class Silence:
 
 
 def _processor_seconds(process: int) -> float:
-    """Returns the CPU seconds of a process and its children, such as a GPU assembler. 0 if unknown."""
+    """Returns the CPU seconds of a process and its children, such as a GPU assembler, or 0 if unknown."""
     ticks = 0
     waiting = [process]
     while waiting:

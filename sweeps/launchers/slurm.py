@@ -1,7 +1,8 @@
-"""SLURM launcher: submits studies as elements of job arrays, waits, and stops them if the sweep is stopped.
+"""SLURM launcher: submits studies as elements of job arrays, waits, and stops the jobs if the sweep is stopped.
 
 Each element is a ``sweeps.launchers.attempt``, which saves its study and requeues itself before SLURM ends it. Jobs
-outlive this process. If the same sweep is started again, it finds queued and running jobs and submits only the rest.
+outlive this process. If the same sweep is started again, it finds its queued and running jobs, and submits only the
+remaining studies.
 """
 
 import collections
@@ -66,7 +67,7 @@ _SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "o
 
 
 class Resources(NamedTuple):
-    """The resources of a study. Studies with the same resources share an array."""
+    """The resources that a study needs. Studies that need the same resources share an array."""
 
     cpus: int
     gpus: int
@@ -74,14 +75,14 @@ class Resources(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A job as reported by SLURM: its state, and the reason why it waits."""
+    """A job as reported by SLURM: its state, and the reason why it is waiting."""
 
     state: str
     reason: str
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
-    """Raises BadInput for an invalid configuration, studies that cannot run on several nodes, or missing SLURM."""
+    """Raises BadInput if the configuration is invalid, studies cannot run on several nodes, or SLURM is missing."""
     check_retries(asked)
     check_least(asked, cpus=1, gpus=0, minutes=1, nodes=1, at_once=1)
     if asked["grace_seconds"] < 1 or asked["poll_seconds"] <= 0:
@@ -104,7 +105,7 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
 
 
 def devices(asked: Config, study: Plan, settings: Settings) -> int:
-    """Returns the number of devices that run a study, over all nodes."""
+    """Returns the total number of devices that run a study on all nodes."""
     if asked["nodes"] == 1:
         return devices_asked(asked, study, settings)
     return int(asked["nodes"] * (cpus_and_gpus(asked, study, settings)[1] or 1))
@@ -118,7 +119,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
       launch: studies to run.
 
     Returns:
-      An outcome for each study that ended. Without ``wait``, only studies that had already ended have an outcome.
+      An outcome for each study that ended. Without ``wait``, only studies that had already ended get an outcome.
 
     Raises:
       BadInput: SLURM rejects a job.
@@ -177,7 +178,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
 
 
 def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Iterator[StudyOutcome]:
-    """Yields the outcome of a study whose job has ended, unless the sweep withdrew the job before it started.
+    """Yields the outcome of a study whose job has ended, unless the sweep removed the job before it started.
 
     Args:
       launch: launch of the sweep.
@@ -221,16 +222,16 @@ def _adopted(launch: Launch) -> Jobs:
 
 
 def _forget(folder: Path, job: str) -> None:
-    """Removes the logs of a job's attempts that never started."""
+    """Removes the logs of those attempts of a job that never started."""
     for each in attempts.read(folder):
         if each.job == job and each.began is None:
             each.log.unlink(missing_ok=True)
 
 
 def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
-    """Submits studies, grouped by resources, in arrays up to SLURM's size limit. Returns the job of each study.
+    """Submits studies in arrays, grouped by resources, up to SLURM's size limit. Returns the job of each study.
 
-    After an error, all of them are removed from the queue.
+    If an error occurs, all submitted jobs are removed from the queue.
     """
 
     def needs(study: Plan) -> Resources:
@@ -249,7 +250,7 @@ def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
 
 
 def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) -> Jobs:
-    """Submits an array and returns the job of each study. The array is held until the logs record the jobs."""
+    """Submits an array, and returns the job of each study. The array is held until the jobs are recorded in logs."""
     output = launch.folder / FOLDER
     durable.make_folder(output)
     script = batch_script(asked, launch, need, studies)
@@ -325,7 +326,7 @@ def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studie
 
 
 class _Queue:
-    """Reports the number of queued jobs and their reasons, at most every few seconds and only when they change."""
+    """Reports the number of queued jobs and why they wait, at most every few seconds and only if there is a change."""
 
     def __init__(self) -> None:
         self._reported = ""
@@ -342,7 +343,7 @@ class _Queue:
 
 
 def _why(reasons: Iterable[str]) -> str:
-    """Joins reasons, the most frequent first, with counts if there are several."""
+    """Joins reasons, starting with the most frequent one. If there are several, adds their counts."""
     counts = collections.Counter(reasons).most_common()
     return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
 
@@ -397,7 +398,7 @@ def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
 
 
 def _withdraw(launch: Launch, jobs: StringMap) -> None:
-    """Removes jobs (given by study) from the queue before they start."""
+    """Removes jobs, given by study, from the queue before they start."""
     if jobs:
         _cancel(list(jobs.values()))
     for name, job in jobs.items():

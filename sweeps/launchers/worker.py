@@ -28,7 +28,7 @@ _LONGEST = 300  # maximum length of a cause
 
 
 class Order(NamedTuple):
-    """A study to run as picklable data: its plan as plain data, the request, settings and data source.
+    """A study to run, as picklable data: its plan (as plain data), the requested trials, settings and data source.
 
     The study's output is written to the file ``log``. With None, standard output and error are not redirected.
     """
@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 
 def order(store: str, study: Plan, settings: Settings, source: Source) -> Order:
-    """Returns the order to run a study.
+    """Returns an order to run a study.
 
     Args:
       store: folder of the store.
@@ -54,12 +54,12 @@ def order(store: str, study: Plan, settings: Settings, source: Source) -> Order:
 
 
 def plan_of(order: Order) -> Plan:
-    """Returns the plan in an order, with the requested trials."""
+    """Returns the plan of an order, with the requested trials."""
     return from_plan(order.plan, *order.request)
 
 
 class Failure(NamedTuple):
-    """The failure of a study: its cause in one line, and the traceback lines in this project's code, innermost last."""
+    """The failure of a study: its cause in one line, and the traceback in this project's code, innermost line last."""
 
     cause: str
     places: Strings = ()
@@ -70,7 +70,7 @@ class WorkerReport(NamedTuple):
 
     Attributes:
       kind: ``progress``, ``done``, ``failed``, or ``taken`` if another process has claimed the study.
-      value: a RunProgress, a RunSummary, or a Failure for the last two kinds.
+      value: a RunProgress for ``progress``, a RunSummary for ``done``, otherwise a Failure.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class WorkerReport(NamedTuple):
 
 
 def main(descriptor: int, cpus: Sequence[int]) -> None:
-    """Runs studies until the parent, which holds the other end of standard input, is gone.
+    """Runs studies until the parent process, which holds the other end of standard input, is gone.
 
     Args:
       descriptor: file descriptor of the connection for orders and reports.
@@ -155,7 +155,7 @@ def _printing_to(log: str | None) -> Iterator[None]:
 
 
 def failure(error: Exception) -> Failure:
-    """Describes an exception, with frames in this project's code only. For ``BadInput``, only the message."""
+    """Describes an exception, with only the frames in this project's code. For ``BadInput``, uses only the message."""
     if isinstance(error, BadInput):
         return Failure(str(error))
     if isinstance(error, OSError) and is_remote(error):
@@ -168,12 +168,12 @@ def failure(error: Exception) -> Failure:
 
 
 def taken(error: Exception) -> Failure:
-    """Describes a study that another process has claimed. Its trials are not recorded as failed."""
+    """Describes a study that another process has claimed, so its trials are not recorded as failed."""
     return Failure(f"{error}, which continues it. Results stored before are kept.")
 
 
 def _within_ours(file: str) -> str | None:
-    """Returns the path of a file of this project relative to the root, or None for other files."""
+    """Returns the path of a file relative to the root of this project, or None for files outside this project."""
     path = Path(file)
     if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in OURS:
         return None

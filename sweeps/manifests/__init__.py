@@ -1,1 +1,1 @@
-"""Manifests of studies for Kubernetes."""
+"""Kubernetes manifests of studies."""

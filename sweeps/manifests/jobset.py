@@ -1,4 +1,4 @@
-"""JobSets: a study as an object of kubernetes-sigs/jobset (v1alpha2, read at commit 08dfbdfd), queued by Kueue."""
+"""Writes a study as a JobSet of kubernetes-sigs/jobset (v1alpha2, as of commit 08dfbdfd), queued by Kueue."""
 
 import dataclasses
 import math
@@ -32,16 +32,16 @@ class Options:
     """Options of all manifests of a sweep.
 
     Attributes:
-      image: container image with the console script.
+      image: container image that contains the console script.
       queue: local queue of Kueue, if Kueue is used.
       priority: a WorkloadPriorityClass of Kueue if there is a queue, otherwise a PriorityClass of Kubernetes.
       spot: whether to use spot nodes of GKE.
       placement: ``exclusive`` (one node pool for each slice), ``any``, or a node label that is a topology level of
-        Kueue. By default, exclusive for TPU slices with several hosts.
+        Kueue. The default is exclusive for TPU slices with several hosts.
       account: service account of the pods, which can access the store.
-      namespace: namespace. By default, the current one.
-      name: start of the names of JobSets. By default, the name of the workload.
-      restarts: maximum number of restarts that are not free.
+      namespace: namespace. By default, the current namespace.
+      name: prefix of the names of JobSets. By default, the name of the workload.
+      restarts: maximum number of restarts, excluding free restarts.
     """
 
     image: str
@@ -90,7 +90,7 @@ def _cut(name: str) -> str:
 
 
 def name_of(study: str, options: Options) -> str:
-    """Returns the name of a study's JobSet: a readable start and digits of the hash of the plan."""
+    """Returns the name of a study's JobSet: a readable prefix, followed by digits of the plan's hash."""
     slug, _, digits = study.rpartition("-")
     start = options.name or _cut(re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-"))
     if not start[:1].isalpha():
@@ -99,7 +99,7 @@ def name_of(study: str, options: Options) -> str:
 
 
 def coordinator(name: str) -> str:
-    """Returns the name under which the first pod of a JobSet can be reached."""
+    """Returns the host name at which the first pod of a JobSet can be reached."""
     return f"{name}-{JOB}-0-0.{name}"
 
 
@@ -110,7 +110,7 @@ def command(words: Sequence[str], store: str, machines: Machines, name: str | No
       words: words of `scaling-limits sweep` for one study.
       store: URL of the store.
       machines: hosts that run the study.
-      name: name of the JobSet. Without a name, hosts detect the cluster.
+      name: name of the JobSet. If it is missing, hosts detect the cluster.
     """
     ours = [f"store={store}"]
     if machines.hosts > 1:
@@ -178,7 +178,7 @@ def jobset(
 
 
 def pod_failure_rules() -> list[Fields]:
-    """Returns the rules under which a pod ends its job with a free restart."""
+    """Returns the rules for a pod's failure that make its job end with a free restart."""
     codes = {"containerName": CONTAINER, "operator": "In", "values": sorted(exit_codes.free_restarts)}
     return [
         {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -187,7 +187,7 @@ def pod_failure_rules() -> list[Fields]:
 
 
 def failure_rules() -> list[Fields]:
-    """Returns the rules for a failed job. If no rule matches, a restart counts against ``maxRestarts``."""
+    """Returns the rules for a failed job. If no rule matches, the restart counts against ``maxRestarts``."""
     return [
         {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]},
         {"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"]},
@@ -195,7 +195,7 @@ def failure_rules() -> list[Fields]:
 
 
 def _pod(words: Sequence[str], machines: Machines, options: Options) -> Fields:
-    """Returns the specification of a pod. Fields without a value are removed later."""
+    """Returns the specification of a pod. Fields that have no value are removed later."""
     by_index = machines.hosts > 1
     escaped = [word.replace("$", "$$") for word in words]  # Kubernetes replaces $(NAME)
     spot = {"cloud.google.com/gke-spot": "true"} if options.spot else {}

@@ -1,4 +1,4 @@
-"""Machines of a Kubernetes cluster that run a study: the hosts of a TPU slice, or hosts with GPUs.
+"""The machines of a Kubernetes cluster that run a study: the hosts of a TPU slice, or hosts with GPUs.
 
 Machine types, topologies and limits are taken from GoogleCloudPlatform/cluster-toolkit at commit 1047080
 (`pkg/config/hardware.go`, and `pkg/orchestrator/gke/gke_job_orchestrator.go` for the labels of nodes).
@@ -43,9 +43,9 @@ class Version(NamedTuple):
 
     Attributes:
       label: value of the label ``ACCELERATOR`` of its nodes.
-      directions: number of directions that chips are linked in.
+      directions: number of directions in which chips are linked.
       machine_types: machine types by number of chips.
-      most_cubes: largest number of cubes of 64 chips, if there are three directions.
+      most_cubes: maximum number of cubes of 64 chips, if chips are linked in three directions.
     """
 
     label: str
@@ -84,8 +84,8 @@ def tpus(text: str, machine: str | None = None, hosts: int | None = None) -> Mac
 
     Args:
       text: version and topology, such as v6e:4x4.
-      machine: machine type. By default, the one with the fewest hosts.
-      hosts: expected number of hosts, or None for any.
+      machine: machine type. By default, the type that needs the fewest hosts.
+      hosts: expected number of hosts, or None for any number.
 
     Raises:
       BadInput: the slice does not exist, or the machine type or the number of hosts does not match it.
@@ -138,7 +138,7 @@ def _known(names: Mapping[str, object]) -> str:
 
 
 def _check_topology(text: str, version: Version, topology: str) -> None:
-    """Raises BadInput for an invalid topology, and suggests the correct one if there is one."""
+    """Raises BadInput for an invalid topology. If possible, the error suggests a valid one."""
     common = FLAT if version.directions == 2 else DEEP
     if not re.fullmatch("x".join([r"[1-9]\d{0,3}"] * version.directions), topology):
         raise BadInput(f"topology={text}: give chips along {version.directions} directions, such as {common[2]}")

@@ -1,7 +1,7 @@
-"""TFDS's array_record files: folders, builders, checks, hashes, and sequential or random access to records.
+"""TFDS's array_record files: folders, builders, checks, hashes, and sequential and random access to records.
 
-This module parses records itself because TFDS needs six times as long to decode them. TensorFlow is not needed. Streams
-read records without TFDS or JAX.
+This module parses records itself because decoding them with TFDS takes six times as long. TensorFlow is not needed.
+Streams read records without importing TFDS or JAX.
 """
 
 import json
@@ -22,7 +22,7 @@ KeyedSplits = dict[str, KeyedExamples]  # by split
 
 
 def data_dir() -> Path:
-    """Returns the folder of all data sets. Raises BadInput if the user has no home folder."""
+    """Returns the folder that contains all data sets. Raises BadInput if the user has no home folder."""
     try:
         return durable.local(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
     except BadInput:
@@ -41,7 +41,7 @@ def builder(
     within: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with this project's split generators. It writes to ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. The builder writes to ``within``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
@@ -63,7 +63,7 @@ def check(name: str, place: Path, splits: Sequence[str]) -> None:
 
 
 def remedy(name: str, place: Path | None = None) -> str:
-    """Returns a sentence that asks the user to prepare a data set, after deleting ``place`` if it is given."""
+    """Returns a sentence that asks the user to prepare a data set (and to delete ``place`` first, if it is given)."""
     command = f"python -m workloads.prepare {name}"
     return f"Delete {place} and run {command}." if place else f"Run {command}."
 
@@ -75,7 +75,7 @@ def check_file(name: str, file: Path) -> None:
 
 
 def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
-    """Like ``check``, but also raises BadInput if TFDS's description lists unexpected numbers of records."""
+    """Like ``check``, but also raises BadInput if the numbers of records in TFDS's description are unexpected."""
     check(name, place, tuple(counts))
     info = place / "dataset_info.json"
     try:
@@ -91,12 +91,12 @@ def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
 
 
 def digest(name: str, place: Path, splits: Sequence[str]) -> str:
-    """Returns the hashes of the files of some splits."""
+    """Returns the hashes of all files of some splits."""
     return " ".join(file_digest(file) for split in splits for file in _files(place, name, split))
 
 
 def stored_bytes(name: str, place: Path, splits: Sequence[str]) -> int:
-    """Returns the size of the files of some splits."""
+    """Returns the total size of the files of some splits."""
     return sum(file.stat().st_size for split in splits for file in _files(place, name, split))
 
 
@@ -129,8 +129,9 @@ class Records(Sequence[bytes]):
     Args:
       files: array_record files, in order.
       rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
-      count: number of these records to use, starting with the first, or None for all.
-      within: index of the first record that may be used, and the index after the last one. By default, all records.
+      count: number of these records to use, starting with the first, or None for all of them.
+      within: index of the first record that may be used, and the index after the last one. By default, all records may
+        be used.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Resumable conversion of originals to array_record files, with the same bytes as TFDS's own conversion.
+"""Converts originals to the same array_record files as TFDS, but can be interrupted and resumed.
 
 Each split is converted in two steps. First, its examples are encoded in the order of the originals and written as
 sorted chunks. Then, the chunks are merged into shards, which are moved to TFDS's folder when all splits are done. All
-files are created atomically in a folder that later runs find. A killed process therefore loses at most one chunk or one
-shard. Encodings, key hashes, numbers of shards and files are the same as in TFDS.
+files are created atomically in a folder that later runs can find, so a killed process loses at most one chunk or shard.
+Encodings, key hashes, shard counts and files are the same as in TFDS.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ class Conversion(NamedTuple):
     Attributes:
       folder: folder of its files, on the disk of the data set. It may contain files of an interrupted conversion.
       manual: folder of manually downloaded originals.
-      download_bytes: approximate number of bytes that are still to be downloaded, for the progress.
-      examples: expected number of examples by split, for the progress.
-      report: called with lines about the progress.
+      download_bytes: approximate number of bytes that must still be downloaded, for progress messages.
+      examples: expected number of examples by split, for progress messages.
+      report: called with progress messages.
     """
 
     folder: Path
@@ -52,14 +52,14 @@ class Conversion(NamedTuple):
 
 
 def folder(place: Path) -> Path:
-    """Returns the folder of the conversion of a data set, which is next to the data set's folder."""
+    """Returns the folder for the conversion of a data set, which is next to the data set's folder."""
     return place.with_name(f"partial_{place.name}")
 
 
 def make_resumable(builder: Any, conversion: Conversion) -> None:
-    """Replaces the conversion of originals in a TFDS builder's ``download_and_prepare``.
+    """Replaces the conversion step of a TFDS builder's ``download_and_prepare``.
 
-    The conversion raises BadInput if a split is empty or two of its examples have the same key.
+    The new conversion raises BadInput if a split is empty or contains two examples with the same key.
     """
 
     def generate_splits(downloads: Any, config: Any) -> list[Any]:
@@ -82,7 +82,7 @@ def make_resumable(builder: Any, conversion: Conversion) -> None:
 
 
 def _paths(found: Any) -> list[Path]:
-    """Returns the paths in a result of TFDS's ``download``, which is a path, or nested lists and dicts of paths."""
+    """Returns the paths in a result of TFDS's ``download``, which is a path or nested lists and dicts of paths."""
     if isinstance(found, Mapping):
         found = list(found.values())
     if isinstance(found, list | tuple):
@@ -91,7 +91,7 @@ def _paths(found: Any) -> list[Path]:
 
 
 def _origin(builder: Any, used: Sequence[Path]) -> dict[str, Any]:
-    """Returns everything that determines the files of a conversion: the code, versions and originals."""
+    """Returns everything that determines the files of a conversion: code, versions and originals."""
     code = inspect.getsourcefile(type(builder)._split_generators)
     files = sorted({file for file in used if file.is_file()})
     return {
@@ -104,7 +104,7 @@ def _origin(builder: Any, used: Sequence[Path]) -> dict[str, Any]:
 
 
 def _continue(conversion: Conversion, origin: dict[str, Any]) -> bool:
-    """Returns whether there is something to resume. Removes unfinished files, and all files of another origin."""
+    """Returns whether there is a conversion to resume. Removes unfinished files, and files from another origin."""
     place, record = conversion.folder, conversion.folder / ORIGIN
     before = None
     with contextlib.suppress(FileNotFoundError, durable.Damaged):
@@ -123,7 +123,7 @@ def _continue(conversion: Conversion, origin: dict[str, Any]) -> bool:
 
 
 def _position(place: Path, splits: Sequence[str]) -> str:
-    """Returns a description, for the user, of the place at which a conversion resumes."""
+    """Returns a message for the user: the position from which a conversion resumes."""
     for split in splits:
         within = place / split
         if (within / ENCODED).exists() and not (within / WRITTEN).exists():
@@ -134,7 +134,7 @@ def _position(place: Path, splits: Sequence[str]) -> str:
 
 
 def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> Any:
-    """Converts a split, or the rest of it. Returns TFDS's description of the split."""
+    """Converts a split, or resumes its conversion. Returns TFDS's description of the split."""
     from tensorflow_datasets.core.splits import SplitInfo
 
     within = conversion.folder / split
@@ -154,7 +154,7 @@ def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Co
 
 
 def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> list[Chunk]:
-    """Encodes and writes the examples of a split that are not in a chunk yet. Returns all chunks."""
+    """Encodes and writes those examples of a split that are not in a chunk yet. Returns all chunks."""
     from tensorflow_datasets.core.example_serializer import ExampleSerializer
     from tensorflow_datasets.core.hashing import Hasher
 
@@ -220,7 +220,7 @@ def _written(builder: Any, split: str, chunks: Sequence[Chunk], conversion: Conv
 def _shown(
     what: str, total: int, conversion: Conversion, first: int
 ) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Shows progress if the examples take long. Yields a function to call with the number done so far."""
+    """Shows progress if processing takes long. Yields a function to call with the number of examples done so far."""
     return show_progress(what, total, " examples", conversion.report, delay=FIRST_SECONDS, first=first)
 
 
@@ -232,7 +232,7 @@ def _counted(values: Iterator[bytes], first: int, move: Callable[[int], None]) -
 
 
 def _write_shard(builder: Any, file: Path, values: Iterator[bytes], count: int) -> None:
-    """Writes a shard atomically and durably. Raises OSError if the disk is full, or examples are missing."""
+    """Writes a shard atomically and durably. Raises OSError if the disk is full or examples are missing."""
     from tensorflow_datasets.core.file_adapters import ADAPTER_FOR_FORMAT
 
     temporary = file.with_name(f"{durable.TEMPORARY}{file.name}")
@@ -249,7 +249,7 @@ def _write_shard(builder: Any, file: Path, values: Iterator[bytes], count: int) 
 
 
 def _link(file: Path, name: Path) -> None:
-    """Gives a file a second name, or copies it if the file system does not support links."""
+    """Hard-links a file to a second name, or copies it if the file system does not support links."""
     try:
         os.link(file, name)
     except OSError:
@@ -263,7 +263,7 @@ def _names(builder: Any, split: str, number: int) -> list[str]:
 
 
 def _shards(within: Path) -> list[Path]:
-    """Returns the shards of a split that exist. They are written in order."""
+    """Returns the existing shards of a split. Shards are written in order."""
     return list(within.glob("[!.]*.array_record-*"))
 
 

@@ -1,4 +1,4 @@
-"""Progress of TFDS's downloads and checksums: one bar on a terminal, or plain lines."""
+"""Shows the progress of TFDS's downloads and checksums as one bar on a terminal, or as plain lines."""
 
 import contextlib
 import threading
@@ -14,7 +14,7 @@ MEBIBYTE = 1 << 20  # unit of TFDS's bar
 
 
 class _Megabytes:
-    """Replaces TFDS's bar of downloaded mebibytes, which several threads update."""
+    """Replaces TFDS's progress bar of downloaded mebibytes. Several threads update it."""
 
     def __init__(self, move: Callable[[int], None]):
         self._move = move
@@ -22,7 +22,7 @@ class _Megabytes:
         self._done = 0
 
     def update_total(self, mebibytes: int) -> None:
-        """Ignores the size of another file, because the size of all files is known."""
+        """Ignores the size of an additional file, because the total size is already known."""
 
     def update(self, mebibytes: int) -> None:
         with self._lock:
@@ -31,7 +31,7 @@ class _Megabytes:
 
 
 def show_downloads(downloads: Any, total: int, report: Report) -> None:
-    """Replaces the bars of a TFDS download manager.
+    """Replaces the progress bars of a TFDS download manager.
 
     Args:
       downloads: the download manager.

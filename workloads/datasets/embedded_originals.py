@@ -1,6 +1,6 @@
-"""TFDS builders of small streamed data sets, made from data that come with Python and its packages.
+"""TFDS builders of small streamed data sets, which are made from data that come with Python and its packages.
 
-They have the features of ImageNet, Open Images and LM1B, so they are read by the same code. Nothing is downloaded.
+They have the same features as ImageNet, Open Images and LM1B, so the same code reads them. Nothing is downloaded.
 """
 
 import io
@@ -22,7 +22,7 @@ SURE, UNSURE = 10, 0  # confidence of the tags that a digit has, and of those it
 
 
 def digits_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``streamed_digits``: scikit-learn's digits as JPEGs of 32×32 pixels."""
+    """Returns the builder of ``streamed_digits``: scikit-learn's digits data set as JPEGs of 32×32 pixels."""
     import tensorflow_datasets as tfds  # takes a second
 
     tags = tfds.features.Sequence({"label": tfds.features.ClassLabel(names=[*in_memory.TAGS]), "confidence": np.int32})
@@ -44,7 +44,7 @@ def digits_builder(within: Path, manual: Path) -> Any:
 
 
 def _digits(images: np.ndarray, labels: np.ndarray) -> KeyedExamples:
-    """Yields images float32[N, 8, 8, 1] as JPEGs, with their labels and tags."""
+    """Yields images float32[N, 8, 8, 1], encoded as JPEGs, with their labels and tags."""
     from PIL import Image
 
     for index, (image, label) in enumerate(zip(images, labels, strict=True)):

@@ -1,6 +1,6 @@
-"""TFDS's builders of image data sets, changed to unpack, read and encode images without TensorFlow.
+"""TFDS's builders of image data sets, modified to unpack, read and encode images without TensorFlow.
 
-Addresses, checksums, features and keys, which determine the order of examples, are TFDS's own.
+URLs, checksums, features and keys are those of TFDS. The keys determine the order of the examples.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 
 def builder(name: str, within: Path) -> Any:
-    """Returns the builder of a key of ``tfds_images.SOURCES``, which writes to ``within``."""
+    """Returns the builder for a key of ``tfds_images.SOURCES``. It writes to ``within``."""
     from tensorflow_datasets.image_classification import cifar, mnist
 
     original, split_generators = {
@@ -30,7 +30,7 @@ def builder(name: str, within: Path) -> Any:
 
 
 def _mnist_splits(self: Any, dl_manager: Any) -> KeyedSplits:
-    """Returns the splits of MNIST or Fashion MNIST: two idx files each."""
+    """Returns the splits of MNIST or Fashion MNIST, which consist of two idx files each."""
     files = {
         (split, kind): f"{self.URL}{stem}-{kind}-ubyte.gz"
         for split, stem in (("train", "train"), ("test", "t10k"))
@@ -54,7 +54,7 @@ def _idx(path: Path) -> np.ndarray:
 
 
 def _cifar_splits(self: Any, dl_manager: Any) -> KeyedSplits:
-    """Returns the splits of CIFAR-10, a tar of batches with 3,073 bytes per example: a label, then 3×32×32 pixels."""
+    """Returns the splits of CIFAR-10: a tar of batches with 3,073 bytes per example (a label and 3×32×32 pixels)."""
     source = self._cifar_info
     archive = dl_manager.download(source.url)
     folder = PurePosixPath(source.prefix)

@@ -1,4 +1,4 @@
-"""Data sets that come with Python packages: scikit-learn's handwritten digits."""
+"""Data sets that come with Python packages: scikit-learn's handwritten digits data set."""
 
 import functools
 import gzip
@@ -23,7 +23,7 @@ class Subset(NamedTuple):
     Attributes:
       train_examples: number of training images of these classes to use, starting with the first.
       validation_examples: number of validation images of these classes.
-      classes: digits in the subset. Labels are their positions in this tuple.
+      classes: digits in the subset. The label of a digit is its position in this tuple.
     """
 
     train_examples: int
@@ -45,18 +45,18 @@ def load(name: str) -> Splits:
 
 
 def digits() -> Splits:
-    """Returns 1,797 handwritten digits of 8×8 pixels, scaled to [0, 1], split by writers.
+    """Returns 1,797 images of handwritten digits, 8×8 pixels, scaled to [0, 1] and split by writer.
 
-    They are the test part of UCI's optical digits. The writers of this part did not contribute to the training part
-    (Alpaydin & Kaynak 1998, doi 10.24432/C50P49). The file preserves the order in which the writers filled in 14 forms
-    of 122 to 130 digits each. A form starts with 0 … 9 three times, and its other labels are the same on every second
-    form. Adjacent images in the file are mostly by one writer, so images next to training images are easier than images
-    by a new writer.
+    They are the test part of UCI's optical digits data set. The writers of this part did not contribute to the training
+    part (Alpaydin & Kaynak 1998, doi 10.24432/C50P49). The file preserves the order in which the writers filled in 14
+    forms of 122 to 130 digits each. Each form starts with 0 … 9 three times, and its other labels are the same on every
+    second form. Adjacent images in the file are mostly by the same writer, so images next to training images are easier
+    than images by a new writer.
 
-    The first three forms are the validation split. Forms are never divided between splits. Forms do not identify
-    writers: the 14 forms are reported to be from 13 writers. The two most similar forms, the first two, are in the same
-    split. Training images are in strided order, so the first ones, which are used for evaluation, come from all
-    writers.
+    The first three forms are the validation split. A form is never divided between splits. Forms do not identify
+    writers: the 14 forms are reported to be from 13 writers. The two most similar forms are the first two, which are in
+    the same split. Training images are in strided order, so the first images, which are used for evaluation, come from
+    all writers.
 
     Returns:
       Splits with inputs float32[N, 8, 8, 1] and labels int32[N].
@@ -72,14 +72,14 @@ def digits() -> Splits:
 
 
 def all_digits() -> Examples:
-    """Returns all digits in the order of the file: inputs float32[1797, 8, 8, 1] and labels int32[1797]."""
+    """Returns all images in the order of the file: inputs float32[1797, 8, 8, 1] and labels int32[1797]."""
     with gzip.open(_file(), "rt") as lines:  # 64 pixels of 0…16 and the label
         table = np.loadtxt(lines, np.float32, delimiter=",")
     return Examples((table[:, :64] / 16).reshape(-1, 8, 8, 1), table[:, 64].astype(np.int32))
 
 
 def digit_tags() -> Splits:
-    """Returns the images of ``digits`` with labels uint8[N, TAGS], which are 1 for the tags of the digit."""
+    """Returns the images of ``digits`` with labels uint8[N, TAGS], which are 1 for each tag of the digit."""
     have = np.array([[digit in those for those in TAGS.values()] for digit in range(10)], np.uint8)
     train, validation = (Examples(one.inputs, have[one.labels]) for one in digits()[:2] if one)
     return Splits(train, validation, None)
@@ -96,7 +96,7 @@ def _subset(of: Subset) -> Splits:
 
 
 def shapes(name: str) -> Splits:
-    """Returns the shapes of the splits of ``load``."""
+    """Returns the shapes of the splits that ``load`` returns."""
     of = SUBSETS.get(name, Subset(TRAIN_EXAMPLES))
     image = ArrayShape((8, 8, 1), np.dtype(np.float32))
     label = ArrayShape((), np.dtype(np.int32))
@@ -107,7 +107,7 @@ def shapes(name: str) -> Splits:
 
 @functools.cache
 def version(name: str) -> str:
-    """Returns the hash of the images, labels and their split."""
+    """Returns the hash of the images, their labels and their split."""
     return content(load(name))
 
 
@@ -118,7 +118,7 @@ def check(name: str) -> None:
 
 
 def _file() -> Path:
-    """Returns the path of scikit-learn's file without importing scikit-learn, which takes seconds."""
+    """Returns the path of scikit-learn's file. Importing scikit-learn would take seconds."""
     package = importlib.util.find_spec("sklearn")
     for folder in package.submodule_search_locations or () if package else ():
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"

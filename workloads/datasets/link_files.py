@@ -1,4 +1,4 @@
-"""Files of links: SciPy CSR matrices (``.npz``) and parquet files with integer columns ``row`` and ``col``.
+"""Reads files of links: SciPy CSR matrices (``.npz``) or parquet files with integer columns ``row`` and ``col``.
 
 Values are ignored. Every entry except explicit zeros is a link.
 """
@@ -25,12 +25,12 @@ MatrixShape = tuple[int, int]
 
 
 class LinkFileHeader(NamedTuple):
-    """Metadata of a file that are available without reading its links.
+    """Metadata of a file that can be read without reading its links.
 
     Attributes:
       shape: shape of the matrix, or None for a parquet file.
       links: number of stored links.
-      bytes: size of the matrix's arrays, which are read into memory completely, or 0 for a parquet file.
+      bytes: size of the arrays of a matrix, which are read into memory completely, or 0 for a parquet file.
     """
 
     shape: MatrixShape | None
@@ -57,7 +57,7 @@ def header(file: Path) -> LinkFileHeader:
 
 
 def blocks(file: Path) -> LinkBlocks:
-    """Yields the links of a file in blocks: rows and columns, integer[links] each."""
+    """Yields the links of a file in blocks of rows and columns, integer[links] each."""
     return _matrix(file) if header(file).shape else _table(file)
 
 
@@ -182,5 +182,5 @@ def _unreadable(file: Path, error: Exception) -> BadInput:
 
 
 def reason(error: Exception) -> str:
-    """Returns the message of an error, shortened to one line, or the name of its type if the message is empty."""
+    """Returns the message of an error, shortened to one line, or the name of the error's type if it has no message."""
     return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -1,8 +1,8 @@
 """MovieLens (Harper & Konstan 2015) as implicit feedback, from TFDS's ``movielens``, read without TensorFlow.
 
-Every rating is a link between a user (row) and a movie (column); stars are ignored. Ids are renumbered in order,
-without gaps. The seed draws a tenth of the users as evaluation rows, which are absent from training (strong
-generalization). It also draws a fifth of the links of these users as held-out links. The others are history.
+Every rating is a link between a user (row) and a movie (column). Stars are ignored. Ids are renumbered in order,
+without gaps. A random tenth of the users, drawn from the seed, are evaluation rows, which are absent from training
+(strong generalization). A random fifth of the links of these users are held out. Their other links are history.
 """
 
 import functools
@@ -49,7 +49,7 @@ SIZES = {
 
 
 def source(variant: str, seed: int = 0) -> RatingsSource:
-    """Returns the data set of a key of SIZES, split by a seed. Raises BadInput for other keys."""
+    """Returns the data set for a key of SIZES, split by a seed. Raises BadInput for any other key."""
     if variant not in SIZES:
         raise BadInput(f"unknown variant {variant!r} of movielens; choices: {', '.join(SIZES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -63,7 +63,7 @@ def source(variant: str, seed: int = 0) -> RatingsSource:
 
 
 def folder(size: str, within: Path | None = None) -> Path:
-    """Returns the folder of the ratings of a size."""
+    """Returns the folder of the ratings of this size."""
     return array_records.folder(f"movielens/{size}-ratings", VERSION, within)
 
 
@@ -100,7 +100,7 @@ def build(size: str, seed: int) -> Ratings:
 
 
 def _links(size: str) -> tuple[Links, int]:
-    """Returns all links, users × movies, and the number of duplicates."""
+    """Returns all links as a matrix of users × movies, and the number of duplicates."""
     place = folder(size)
     ratings = Pairs()
     count = 0

@@ -1,4 +1,4 @@
-"""Infinite stream of fresh noise for training a noisy quadratic."""
+"""An infinite stream of noise for training a noisy quadratic."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ DIMENSIONS = 100
 
 
 def load() -> Splits:
-    """Returns no training split and a single noiseless validation example. The loss on it is the expected loss.
+    """Returns a single noiseless validation example, on which the loss is the expected loss, and no training split.
 
     Returns:
       Splits with inputs float32[1, DIMENSIONS] and labels int32[1], all zero.
@@ -26,7 +26,7 @@ def shapes() -> Splits:
 
 
 def draw(key: Array, batch_size: int) -> Examples:
-    """Draws the mean of ``batch_size`` standard normal vectors, which is itself normal and needs a single draw.
+    """Draws the mean of ``batch_size`` standard normal vectors. Since the mean is also normal, one draw is enough.
 
     Returns:
       Examples with inputs float32[1, DIMENSIONS] of variance 1 / batch_size, and labels int32[1], zero.
@@ -39,6 +39,6 @@ def draw(key: Array, batch_size: int) -> Examples:
 
 
 def loss(outputs: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Returns the outputs of the model, float32[B], which are already losses."""
+    """Returns the outputs of the model, float32[B], unchanged, because they are already losses."""
     del labels, label_smoothing
     return outputs

@@ -1,12 +1,12 @@
-"""The user's own ratings: one file of links (see ``link_files``) for each role.
+"""The user's own ratings, given as one file of links (see ``link_files``) for each role.
 
-All matrices must have the same shape. Parquet files do not store a shape, so without a matrix it is determined by the
-largest ids in all files.
+All matrices must have the same shape. Parquet files do not store a shape, so if no file is a matrix, the largest ids in
+all files determine the shape.
 
 Rows with links in ``heldout`` are the evaluation rows. Without ``history``, they are solved from their links in
 ``path`` and are also used for training, so recall measures new links of known rows. With ``history`` and evaluation
-rows that are absent from ``path``, recall is for unseen rows, as in ALX. Held-out links that also occur in ``path`` or
-``history`` are dropped, and a remark reports their number.
+rows that are absent from ``path``, recall measures links of unseen rows, as in ALX. Held-out links that also occur in
+``path`` or ``history`` are dropped, and a note reports their number.
 """
 
 import functools
@@ -25,7 +25,7 @@ READER = 1  # version of this module and link_files; part of the data's identity
 
 
 class Files(NamedTuple):
-    """The files, by role."""
+    """The files by role."""
 
     path: Path
     heldout: Path
@@ -33,12 +33,12 @@ class Files(NamedTuple):
 
 
 def source(path: str, heldout: str, history: str | None = None) -> RatingsSource:
-    """Returns the data set of these files.
+    """Returns the data set stored in these files.
 
     Args:
       path: file with the training links.
       heldout: file with the held-out links.
-      history: file with the links that held-out rows are solved from. Defaults to the links in ``path``.
+      history: file with the links that evaluation rows are solved from. Defaults to the links in ``path``.
 
     Raises:
       BadInput: ``path`` or ``heldout`` is missing, or one of the three is not a file name.
@@ -54,7 +54,7 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
 
 
 def version(files: Files) -> str:
-    """Returns the hash of the files' contents. It does not depend on file names or locations."""
+    """Returns the hash of the files' contents. The hash does not depend on file names or locations."""
     for file in filter(None, files):
         link_files.header(file)  # raises BadInput
     return short(READER, *(file and file_digest(file) for file in files))
@@ -104,7 +104,7 @@ def build(files: Files) -> Ratings:
 
 
 def _common_shape(headers: dict[Path, LinkFileHeader]) -> tuple[MatrixShape | None, Path | None]:
-    """Returns the common shape of all matrices and the last of these files, or None if there are only tables."""
+    """Returns the common shape of all matrices, and the last matrix file. Returns None if there are only tables."""
     first = None
     shape = None
     for file, one in headers.items():

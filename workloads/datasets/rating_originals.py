@@ -1,6 +1,6 @@
-"""TFDS's builders of ``web_graph`` and ``movielens``, changed to work without TensorFlow and Apache Beam.
+"""TFDS's builders of ``web_graph`` and ``movielens``, modified to work without TensorFlow and Apache Beam.
 
-Addresses, keys, features and, if TFDS has them, checksums are TFDS's own.
+URLs, keys, features and (if TFDS has them) checksums are those of TFDS.
 """
 
 import functools
@@ -70,8 +70,8 @@ def _web_graph_rows(files: Sequence[Path]) -> KeyedExamples:
 def tf_records(file: Path) -> Iterator[bytes]:
     """Yields the records of a TFRecord file. Raises OSError if a record is corrupt.
 
-    A record is stored as its length (8 bytes), the checksum of the length (4 bytes), the data, and their checksum
-    (4 bytes), little-endian.
+    A record consists of its length (8 bytes), the checksum of the length (4 bytes), the data, and their checksum (4
+    bytes). Numbers are little-endian.
     """
     size = file.stat().st_size
     with open(file, "rb", buffering=1 << 20) as opened:
@@ -104,7 +104,7 @@ def _checksum(data: bytes) -> bytes:
 
 
 def movielens_builder(size: str, within: Path) -> Any:
-    """Returns the builder of the ratings of a key of ``movielens.SIZES``, which writes to ``within``."""
+    """Returns the builder of the ratings for a key of ``movielens.SIZES``. It writes to ``within``."""
     from tensorflow_datasets.structured import movielens_parsing
     from tensorflow_datasets.structured.movielens import Movielens
 

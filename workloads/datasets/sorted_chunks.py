@@ -1,8 +1,8 @@
-"""Records on disk in sorted chunks, which are read back in the order of their keys.
+"""Stores records on disk in sorted chunks, and reads them back in the order of their keys.
 
 A chunk is a file that is created atomically, so a killed process loses only the records that it has not written yet.
-Each file starts with an index of buckets, which are ranges of keys. To read all records in order, one bucket at a time
-is read from all chunks and sorted in memory.
+Each file starts with an index of buckets, which are ranges of keys. To read all records in order, buckets are processed
+one by one: the bucket is read from all chunks and sorted in memory.
 """
 
 import bisect
@@ -27,12 +27,12 @@ PREFIXES = tuple((bucket << 6).to_bytes(2, "big") for bucket in range(BUCKETS)) 
 
 
 class Chunk(NamedTuple):
-    """A file with sorted records.
+    """A file of sorted records.
 
     Attributes:
       file: its path.
       ranks: index of the first record of each bucket, and the number of records: int64[BUCKETS + 1].
-      ends: position of each bucket after the index, and the end of the last one, in bytes: int64[BUCKETS + 1].
+      ends: start of each bucket and end of the last one, in bytes after the index: int64[BUCKETS + 1].
     """
 
     file: Path
@@ -40,17 +40,17 @@ class Chunk(NamedTuple):
     ends: np.ndarray
 
     def value_bytes(self) -> int:
-        """Returns the size of all values."""
+        """Returns the total size of all values."""
         return int(self.ends[-1] - HEAD_BYTES * self.ranks[-1])
 
 
 def record(key: int, value: bytes) -> bytes:
-    """Returns a record: a key of 128 bits, the size of the value in 32 bits, and the value."""
+    """Returns a record: the key (128 bits), the size of the value (32 bits), and the value."""
     return key.to_bytes(KEY_BYTES, "big") + len(value).to_bytes(SIZE_BYTES, "big") + value
 
 
 def write(folder: Path, number: int, records: list[bytes]) -> Chunk:
-    """Sorts the records in place and writes the chunk with a number, starting from 0, atomically and durably."""
+    """Sorts the records in place and writes them atomically and durably as the chunk with this number (from 0)."""
     records.sort()
     firsts = [bisect.bisect_left(records, prefix) for prefix in PREFIXES]
     ranks = np.array([*firsts, len(records)], INDEX)
@@ -84,7 +84,7 @@ def values(chunks: Sequence[Chunk], first: int = 0) -> Iterator[bytes]:
 
     Args:
       chunks: all chunks.
-      first: number of values to skip at the start. Buckets are not read if all their values are skipped.
+      first: number of values to skip at the start. Buckets whose values are all skipped are not read.
 
     Raises:
       BadInput: two records have the same key.

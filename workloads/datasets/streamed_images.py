@@ -1,6 +1,6 @@
-"""ImageNet, its halves, and Open Images, streamed from TFDS's array_record files because they do not fit in memory.
+"""Streams ImageNet, its halves and Open Images from TFDS's array_record files. They do not fit in memory.
 
-For tiny studies, scikit-learn's digits are streamed in the same formats.
+For tiny studies, scikit-learn's digits data set is streamed in the same formats.
 
 ``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
 cropped, resized and (for training) augmented without TensorFlow.
@@ -56,13 +56,14 @@ class StreamedImages(NamedTuple):
       train_examples: number of training records to use, starting with the first in TFDS's shuffled order.
       validation_examples: number of validation records to use.
       classes: number of classes.
-      every: divisor of the class numbers to use. Other classes are dropped, and the remaining ones are renumbered.
-      many: whether images can have several labels.
-      held_out: number of records at the end of TFDS's ``train`` split that are the validation split. TFDS's
-        ``validation`` split is then the test split. With 0, it is the validation split, and there is no test split.
+      every: a divisor. Only classes whose number is divisible by it are used, and they are renumbered.
+      many: whether an image can have several labels.
+      held_out: number of records at the end of TFDS's ``train`` split that form the validation split. In that case,
+        TFDS's ``validation`` split is the test split. With 0, TFDS's ``validation`` split is used for validation, and
+        there is no test split.
       test_examples: number of test records to use.
       side: width and height of an example, in pixels.
-      content: function that returns a hash of the originals, for data that come with Python or its packages.
+      content: function that returns a hash of the originals, if they come with Python or its packages.
     """
 
     files: str
@@ -80,7 +81,7 @@ class StreamedImages(NamedTuple):
 
     @property
     def parts(self) -> Mapping[str, tuple[str, tuple[int, int], int]]:
-        """TFDS's split, its range of records and the number of examples to use, by split."""
+        """The split of TFDS, its range of records, and the number of examples to use, for each split."""
         train = self.splits["train"]
         official = "validation", (0, self.splits["validation"])
         if not self.held_out:
@@ -106,7 +107,7 @@ def _shallue2018(train: int, validation: int = HELD_OUT, classes: int = 1000, ev
 
 
 def _digits(train: int, validation: int, **more: Any) -> StreamedImages:
-    """Returns scikit-learn's digits in the format of ImageNet or Open Images."""
+    """Returns scikit-learn's digits data set in the format of ImageNet or Open Images."""
     row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, validation, 10, side=DIGITS_SIDE)
     return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
 
@@ -150,7 +151,7 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 
 
 def version(name: str) -> str:
-    """Returns TFDS's version of the data, the subset in use, and a hash of decoded pixels."""
+    """Returns TFDS's version of the data, the subset in use, and a hash of some decoded pixels."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
     held_out = f" validation:train[-{of.held_out}:][:{of.validation_examples}]" if of.held_out else ""
@@ -202,12 +203,12 @@ def rows_file(place: Path, every: int, split: str) -> Path:
 
 
 def write_rows(place: Path, name: str, report: Report = lambda line: None) -> None:
-    """Writes the files of ``rows_file`` for the data sets that need them. Reads all records.
+    """Writes the files of ``rows_file`` for the data sets that need them. This reads all records.
 
     Args:
       place: folder of the files.
       name: TFDS's name of the data set.
-      report: called with lines about the progress.
+      report: called with progress messages.
     """
     steps = {of.every for of in SOURCES.values() if of.files == name} - {1}
     for every, split in itertools.product(steps, SPLITS):
@@ -223,7 +224,7 @@ def write_rows(place: Path, name: str, report: Report = lambda line: None) -> No
 
 
 def _check_rows(of: StreamedImages, place: Path) -> None:
-    """Raises BadInput if a file of ``write_rows`` lists too few records."""
+    """Raises BadInput if a file written by ``write_rows`` lists too few records."""
     if of.every == 1:
         return
     for split, (stored, within, wanted) in of.parts.items():
@@ -260,7 +261,7 @@ def _several_labels(side: int, classes: int, record: bytes, draws: Draws | None)
 def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:
     """Decodes a photograph as uint8[side, side, 3].
 
-    Training uses a random box, randomly flipped (Szegedy et al. 2015, arXiv 1409.4842). Evaluations use a central
+    Training uses a random crop, randomly flipped (Szegedy et al. 2015, arXiv 1409.4842). Evaluation uses a central
     square. JPEGs are decoded at the smallest libjpeg scale that has enough pixels.
 
     Args:
@@ -281,9 +282,9 @@ def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray
 
 @functools.cache
 def _pixels() -> str:
-    """Returns the first digits of a hash of a photograph that is decoded both for evaluation and for training.
+    """Returns the first digits of a hash of a photograph, decoded both for evaluation and for training.
 
-    The hash changes if a version of Pillow, libjpeg or ``example`` decodes or resizes differently.
+    The hash changes if a new version of Pillow, libjpeg or ``example`` decodes or resizes images differently.
     """
     encoded = base64.b64decode(_PHOTOGRAPH)
     decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, at) for at in range(4)))]
@@ -291,7 +292,7 @@ def _pixels() -> str:
 
 
 def middle(width: int, height: int) -> Box:
-    """Returns the central square of an image, with ``KEPT`` of its shorter side."""
+    """Returns the central square of an image. Its side is the fraction ``KEPT`` of the image's shorter side."""
     size = KEPT * min(width, height)
     left = (width - size) / 2
     top = (height - size) / 2
@@ -299,7 +300,7 @@ def middle(width: int, height: int) -> Box:
 
 
 def random_box(width: int, height: int, draws: Draws) -> Box:
-    """Returns a random box (area, aspect ratio and position), or the center if ``TRIES`` boxes do not fit."""
+    """Returns a box with random area, aspect ratio and position, or the center if ``TRIES`` boxes do not fit."""
     for _ in range(TRIES):
         area = width * height * (AREA[0] + (AREA[1] - AREA[0]) * draws.uniform())
         ratio = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * draws.uniform())
@@ -315,7 +316,7 @@ def random_box(width: int, height: int, draws: Draws) -> Box:
 
 
 def _drafted(photograph: Any, box: Box, side: int) -> tuple[Any, Box]:
-    """Returns the photograph, to be decoded at a smaller scale if it is a JPEG, and the box at that scale."""
+    """Returns the photograph, which is decoded at a smaller scale if it is a JPEG, and the box at that scale."""
     width, height = photograph.size
     across = side / (box[2] - box[0])
     down = side / (box[3] - box[1])

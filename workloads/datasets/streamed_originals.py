@@ -1,6 +1,6 @@
-"""TFDS's builders of streamed data sets, changed to read and encode without TensorFlow or Apache Beam.
+"""TFDS's builders of streamed data sets, modified to read and encode without TensorFlow or Apache Beam.
 
-Addresses, keys, features and, if TFDS has them, checksums are TFDS's own.
+URLs, keys, features and (if TFDS has them) checksums are those of TFDS.
 """
 
 import gzip
@@ -27,7 +27,7 @@ LM1B_FILES = ("00000", "00001")  # files of held-out text that are also splits
 
 
 def imagenet_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``imagenet2012``. You must download its two archives from image-net.org."""
+    """Returns the builder of ``imagenet2012``. You must download the two archives from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
@@ -38,14 +38,14 @@ def imagenet_builder(within: Path, manual: Path) -> Any:
 
 
 def _imagenet_train(archive: Path) -> KeyedExamples:
-    """Yields training images. Each class is an archive inside the archive."""
+    """Yields training images. Each class is a nested archive."""
     for folder, packed in _members(archive):
         for name, image in _members(io.BytesIO(packed)):
             yield name, {"file_name": name, "image": _rgb_jpeg(name, image), "label": folder.removesuffix(".tar")}
 
 
 def _imagenet_validation(archive: Path) -> KeyedExamples:
-    """Yields validation images. ``ILSVRC2012_val_00000001.JPEG`` has the first of TFDS's labels."""
+    """Yields validation images. The first of TFDS's labels belongs to ``ILSVRC2012_val_00000001.JPEG``."""
     import tensorflow_datasets as tfds
 
     labels = Path(tfds.core.tfds_path("datasets/imagenet2012/validation_labels.txt")).read_text().split()
@@ -70,7 +70,7 @@ def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
 
 
 def lm1b_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``lm1b``. The ``LM1B_FILES`` are also separate splits."""
+    """Returns the builder of ``lm1b``. Each of the ``LM1B_FILES`` is also a separate split."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
@@ -91,7 +91,7 @@ def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
 
 
 def c4_builder(within: Path, manual: Path) -> Any:
-    """Returns the builder of ``c4/en``, for the gzipped lines of JSON published by the Allen Institute for AI."""
+    """Returns the builder of ``c4/en`` for the gzipped JSON lines published by the Allen Institute for AI."""
     from tensorflow_datasets.text import c4
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
@@ -164,7 +164,7 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
 
 
 class _Smaller:
-    """A file with a smaller image, which is encoded only when it is read. A resumed conversion skips most images."""
+    """A file with a smaller image. It is encoded only when read, because a resumed conversion skips most images."""
 
     def __init__(self, image: bytes):
         self._image = image
@@ -190,7 +190,7 @@ def smaller(image: bytes) -> bytes:
 
 
 def _members(archive: Path | io.BytesIO) -> Iterator[tuple[str, bytes]]:
-    """Yields the names and contents of the files in a tar (compressed or not) in a single pass."""
+    """Yields the names and contents of all files in a tar (compressed or not) in a single pass."""
     source = {"fileobj": archive} if isinstance(archive, io.BytesIO) else {"name": archive}
     with tarfile.open(mode="r|*", **source) as tar:
         for member in tar:

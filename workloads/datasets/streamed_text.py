@@ -1,8 +1,8 @@
-"""LM1B and C4 as subwords, streamed from TFDS's array_record files because they do not fit in memory.
+"""Streams LM1B and C4 as subwords from TFDS's array_record files. They do not fit in memory.
 
 For tiny studies, Python's own help topics are streamed in the same formats.
 
-``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subwords.
+``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subword vocabularies.
 """
 
 import functools
@@ -38,13 +38,13 @@ class StreamedText(NamedTuple):
       validation_examples: number of validation texts to use, starting with the first in TFDS's shuffled order.
       length: tokens per example. Longer texts are truncated.
       vocabulary: number of tokens, including the four special tokens.
-      learned_from: number of training texts, starting with the first, from which subwords are learned.
+      learned_from: number of training texts, starting with the first, that the subword vocabulary is trained on.
       test_split: TFDS's split for tests, or empty if TFDS has no test split.
       test_examples: number of test texts to use.
       evaluated_length: tokens per example during evaluation. Defaults to ``length``.
-      lines: whether an example is one line of a text: a random line during training, and the first line during
+      lines: whether an example is a single line of a text: a random line during training, the first line during
         evaluation.
-      content: function that returns a hash of the originals, for data that come with Python or its packages.
+      content: function that returns a hash of the originals, if they come with Python or its packages.
     """
 
     files: str
@@ -63,7 +63,7 @@ class StreamedText(NamedTuple):
     content: Callable[[], str] | None = None
 
     def part(self, split: str) -> tuple[str, int]:
-        """Returns the split of TFDS and the number of texts to use for a split."""
+        """Returns the TFDS split and the number of its texts to use for a split."""
         if split == "train":
             return "train", self.train_examples
         if split == "test":
@@ -135,7 +135,7 @@ def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> 
 
 
 def version(name: str) -> str:
-    """Returns TFDS's version of the data, the held-out texts, and the source of the subwords."""
+    """Returns TFDS's version of the data, the held-out texts, and the source of the subword vocabulary."""
     of = SOURCES[name]
     heldout = " ".join(f"{split}:{of.splits[split]}" for split in (of.validation_split, of.test_split) if split)
     learned_from = f"train[:{of.learned_from}]{' lines' if of.lines else ''}"
@@ -180,22 +180,22 @@ def source(name: str, place: Path, split: str) -> Source:
 
 
 def subwords_file(name: str, place: Path) -> Path:
-    """Returns the file with the subwords."""
+    """Returns the file with the subword vocabulary."""
     of = SOURCES[name]
     unit = "-lines" if of.lines else ""
     return place / f"subwords-{of.vocabulary}-of-{of.learned_from}{unit}-by-{LEARNED_BY}.model"
 
 
 def write_subwords(name: str, place: Path, report: Report = lambda line: None) -> None:
-    """Learns the subwords of a data set from its training texts, unless the file exists.
+    """Trains the subword vocabulary of a data set on its training texts, unless the file exists.
 
     Args:
       name: a key of ``SOURCES``.
       place: folder of the data set's files.
-      report: called with lines about the progress.
+      report: called with progress messages.
 
     Raises:
-      BadInput: the installed version of SentencePiece differs from the one in plans.
+      BadInput: the installed version of SentencePiece differs from the version that plans record.
     """
     of = SOURCES[name]
     file = subwords_file(name, place)
@@ -215,12 +215,12 @@ def write_subwords(name: str, place: Path, report: Report = lambda line: None) -
 
 
 def learned(texts: Iterable[str], vocabulary: int) -> bytes:
-    """Learns subwords by byte-pair encoding (Sennrich et al. 2016) and returns SentencePiece's model file.
+    """Trains a vocabulary by byte-pair encoding (Sennrich et al. 2016), and returns SentencePiece's model file.
 
-    The result is deterministic: one thread reads the texts in order. Rare letters are split into bytes.
+    The result is deterministic because a single thread reads the texts in order. Rare letters are split into bytes.
 
     Raises:
-      BadInput: SentencePiece is not installed, or the texts have too few subwords.
+      BadInput: SentencePiece is not installed, or the texts contain too few subwords.
     """
     model = io.BytesIO()
     try:
@@ -268,7 +268,7 @@ def _text(record: bytes) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Returns the lines of a text that are not empty, or one empty line."""
+    """Returns the non-empty lines of a text, or a single empty line if all are empty."""
     return [line.strip() for line in text.splitlines() if line.strip()] or [""]
 
 

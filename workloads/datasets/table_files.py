@@ -1,9 +1,9 @@
-"""Reads tables (CSV, Parquet, or ``.npz`` with arrays ``x`` and ``y``) as named columns of numbers and texts.
+"""Reads tables (CSV, Parquet, or ``.npz`` with arrays ``x`` and ``y``) as named columns of numbers or texts.
 
-CSV files are UTF-8, with or without a byte order mark, and start with a line of column names. The separator is the
-comma, semicolon or tab, whichever is most frequent in that line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say
+CSV files are UTF-8, with or without a byte order mark, and start with a line of column names. The separator is a comma,
+semicolon or tab, whichever is most frequent in that line. Values are quoted as in RFC 4180 (``"a, b"``, ``"say
 ""so\"""``, and line breaks within quotes). Numbers have a decimal point. Spaces around names and values are stripped.
-Rows are numbered from 1, excluding the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, starting
+Rows are numbered from 1, not counting the line of names. In an ``.npz``, column i of ``x`` is called ``x<i>``, counting
 from 0, and the label is ``y``.
 """
 
@@ -36,14 +36,14 @@ CSV_COPIES = 12  # peak memory for reading CSV relative to the file size: "1," b
 
 
 class Numbers(NamedTuple):
-    """A column of finite numbers, float64[rows]. ``whole`` marks columns of integers or booleans in the file."""
+    """A column of finite numbers, float64[rows]. ``whole`` is True if the file stores integers or booleans."""
 
     values: np.ndarray
     whole: bool
 
 
 class Texts(NamedTuple):
-    """A column of texts: codes int32[rows] that index its distinct, sorted ``texts``."""
+    """A column of texts. Its codes, int32[rows], are indices into the distinct, sorted ``texts``."""
 
     codes: np.ndarray
     texts: tuple[str, ...]
@@ -61,8 +61,8 @@ def read(file: Path, drop: Collection[str] = (), text: Collection[str] = ()) -> 
       text: columns to read as texts, even if they look like numbers.
 
     Raises:
-      BadInput: the file cannot be read, column names are missing or not unique, a value is missing, infinite or neither
-        a number nor a text, or a column looks like numbers mixed with a few texts.
+      BadInput: the file cannot be read, column names are missing or not unique, a value is missing, infinite, or
+        neither a number nor a text, or a column looks like numbers mixed with a few texts.
     """
     table = _read(file, drop, text)
     names = _names(file, table.schema)
@@ -88,7 +88,7 @@ def is_arrays(file: Path) -> bool:
 
 
 def chosen(option: str, name: str) -> str:
-    """Returns the override that selects a column, as typed in a shell."""
+    """Returns the override that selects a column, as it is typed in a shell."""
     return f"table.{option}=[{name}]" if re.fullmatch(r"[A-Za-z_][\w.-]*", name) else f"\"table.{option}=['{name}']\""
 
 
@@ -99,7 +99,7 @@ def _check_there(option: str, chosen: Iterable[str], names: Collection[str]) -> 
 
 
 def _names(file: Path, columns: "pa.Schema") -> list[str]:
-    """Returns column names without surrounding spaces. Raises BadInput unless they are unique and UTF-8."""
+    """Strips spaces around column names. Raises BadInput unless the names are unique and UTF-8."""
     try:
         names = [name.strip() for name in columns.names]
     except UnicodeDecodeError:
@@ -146,7 +146,7 @@ def _require(file: Path, needed: int) -> None:
 
 
 def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
-    """Reads the columns of a Parquet file. Dropped columns are null, and texts remain dictionaries."""
+    """Reads the columns of a Parquet file. Dropped columns are null, and texts remain dictionary-encoded."""
     import pyarrow as pa
 
     from results import bounds
@@ -196,7 +196,7 @@ def _csv(file: Path, text: Collection[str]) -> "pa.Table":
 
 
 def _without_spaces(texts: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """Strips spaces around texts in CSV, and replaces missing values with nulls."""
+    """Strips spaces around the texts of a CSV file, and replaces missing values with nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -230,7 +230,7 @@ def _arrays(file: Path) -> "pa.Table":
 
 
 def _array_bytes(file: BinaryIO) -> int:
-    """Returns the bytes needed for the arrays of an ``.npz``: raw, by column and as float64."""
+    """Returns the bytes needed for the arrays of an ``.npz``: as stored, by column, and as float64."""
     with zipfile.ZipFile(file) as archive:
         headers = [array_header(archive, name.removesuffix(".npy")) for name in archive.namelist()[:2]]
     return sum(math.prod(shape) * (2 * kind.itemsize + 8) for shape, kind in headers)
@@ -292,7 +292,7 @@ def _is_text(kind: "pa.DataType") -> bool:
 
 
 def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
-    """Raises BadInput unless a column of this type holds numbers, texts or nulls."""
+    """Raises BadInput unless the type of a column is numbers, texts or nulls."""
     import pyarrow as pa
 
     own = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -306,7 +306,7 @@ def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
 
 
 def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Texts:
-    """Converts a dictionary column without missing values to texts."""
+    """Converts a dictionary-encoded column without missing values to texts."""
     import pyarrow as pa
 
     whole = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -328,7 +328,7 @@ def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> T
 
 
 def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarray) -> None:
-    """Raises BadInput for a column of numbers with decimal commas, or mixed with texts."""
+    """Raises BadInput for a column of numbers that have decimal commas or are mixed with texts."""
     comma = np.array([_is_number(text.replace(",", ".")) for text in texts], bool)
     if 2 * comma.sum() < len(texts) or not len(texts):
         return

@@ -1,15 +1,15 @@
 """The user's own table, with one row per example, for predicting one column from the others.
 
-**Label.** Texts, integers and booleans are treated as classes, other numbers as a regression target. ``task`` overrides
-this.
+**Label.** Texts, integers and booleans are treated as classes, and other numbers as a regression target. ``task``
+overrides this.
 
-**Split.** ⌈share · rows⌉ random rows are drawn for each of validation and test, seeded by ``seed``. With classes, every
-split gets its share of each class (by largest remainders), and at least one row. Rows within a split are in random
-order.
+**Split.** ⌈share · rows⌉ random rows are drawn for validation and for test, seeded by ``seed``. In a classification,
+every split gets its share of each class (by largest remainders), and at least one row. Rows within a split are in
+random order.
 
 **Inputs.** Numbers are standardized by their mean and standard deviation in the training split. Columns that are
-constant there become 0. A column of texts is one-hot encoded over the texts of the training split. Texts that occur
-only in the validation or test split are encoded as zeros.
+constant there become 0. A column of texts is one-hot encoded, with one input for each text in the training split. Texts
+that occur only in the validation or test split are encoded as zeros.
 
 **Regression labels** are standardized in the same way, and the loss is the mean squared error. ``squared_error`` is in
 squared units of the original label, and ``r2_error`` is 1 − R².
@@ -47,7 +47,7 @@ LARGEST = 1e15
 
 
 class Options(NamedTuple):
-    """The options of a table; see ``dataset``."""
+    """The options of a table. See ``dataset``."""
 
     path: Path
     label: str | None
@@ -63,15 +63,16 @@ class Facts(NamedTuple):
     """Metadata derived from a table's content.
 
     Attributes:
-      version: hash of column names and values.
+      version: hash of all column names and values.
       label: name of the label column.
       task: one of TASKS.
       rows: number of rows by split.
-      columns: number of numeric columns and of text columns, excluding the label.
+      columns: number of numeric columns and number of text columns, excluding the label.
       inputs: size of an input vector, D.
       classes: classes of the label as texts, or empty for a regression.
-      deviation: standard deviation of a regression label in the training split, in its original unit. 1 for classes.
-      constant: metric and validation error of a constant prediction.
+      deviation: standard deviation of a regression label in the training split, in the label's original unit. 1 for
+        classes.
+      constant: the target metric, and the validation error of a constant prediction.
     """
 
     version: str
@@ -95,7 +96,7 @@ def dataset(
     test: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
-    """Returns the row of a table. Reads, splits and checks the file once per process, unless it changes.
+    """Returns the registry row of a table. Each process reads, splits and checks the file once, unless it changes.
 
     Args:
       path: CSV, Parquet or ``.npz`` file. See ``table_files``.
@@ -142,7 +143,7 @@ def dataset(
 
 
 def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
-    """Returns fractions of the error of a constant prediction, rounded up to two digits."""
+    """Returns targets: fractions of the error of a constant prediction, rounded up to two digits."""
     metric, error = facts.constant
     values = []
     for fraction in FRACTIONS:
@@ -244,7 +245,7 @@ def _label(options: Options, names: list[str]) -> str:
 
 
 def _version(columns: Mapping[str, Column], label: str) -> str:
-    """Returns the hash of all columns in use. It does not depend on the machine's byte order."""
+    """Returns the hash of all columns in use. The hash does not depend on the machine's byte order."""
     digest = hashlib.sha256(f"{READER} {label}".encode())
     for name, column in columns.items():
         texts = column.texts if isinstance(column, Texts) else None
@@ -300,7 +301,7 @@ def _split(options: Options, count: int, labels: np.ndarray | None) -> dict[str,
 
 
 def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
-    """Divides ``total`` rows among classes by largest remainders: at least 1 per class, at most all but ``spare``."""
+    """Splits ``total`` rows among classes by largest remainders: at least 1 per class, at most all but ``spare``."""
     if not total:
         return np.zeros_like(sizes)
     exact = sizes * total / sizes.sum()
@@ -310,7 +311,7 @@ def _shares(sizes: np.ndarray, total: int, spare: int) -> np.ndarray:
 
 
 def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.ndarray:
-    """Returns inputs float32[rows, D]: standardized numbers and one-hot texts, in column order."""
+    """Returns inputs float32[rows, D]: standardized numbers and one-hot encoded texts, in column order."""
     seen = {name: np.unique(column.codes[train]) for name, column in columns.items() if isinstance(column, Texts)}
     for name, column in columns.items():
         if isinstance(column, Texts) and len(column.texts) > MOST_TEXTS:
@@ -373,7 +374,7 @@ def _standardized_label(
 
 
 def _constant(splits: Mapping[str, Examples], classes: int) -> tuple[str, float]:
-    """Returns the target metric, and the validation error of the best constant for the training split."""
+    """Returns the target metric, and the validation error of the constant that is best on the training split."""
     if not classes:
         return "validation_r2_error", 1.0
     share = np.bincount(splits["train"].labels, minlength=classes) / len(splits["train"].labels)

@@ -1,4 +1,4 @@
-"""Text that ships with Python: the help topics of ``pydoc``, as bytes."""
+"""Text that comes with Python: the help topics of ``pydoc`` as bytes."""
 
 import functools
 import hashlib
@@ -18,11 +18,11 @@ def pydoc() -> Splits:
     """Returns the help topics of CPython (``pydoc_data.topics``, about 400 kB), sorted by name, as UTF-8 bytes.
 
     The text is cut into non-overlapping windows of 33 bytes. Inputs are the first 32 bytes of a window, and labels are
-    the last 32. Every tenth window, starting with the first, is held out. Because the manual repeats itself, a held-out
-    window is used only if neither its inputs nor its labels occur in the training text at any offset. Windows with
-    equal inputs are used only once. The validation split contains 256 of the held-out windows, evenly spaced. The
-    training split contains all of its windows in strided order, so the first ones, which are used for evaluation, come
-    from the whole text.
+    the last 32. Every tenth window, starting with the first, is held out. Since the help topics contain repetitions, a
+    held-out window is used only if neither its inputs nor its labels occur in the training text at any offset. Windows
+    with equal inputs are used only once. The validation split contains 256 of the held-out windows, evenly spaced. The
+    training split contains all training windows in strided order, so the first ones, which are used for evaluation,
+    come from the whole text.
 
     Returns:
       Splits with inputs int32[N, 32] and labels int32[N, 32], in 0…255.
@@ -37,7 +37,7 @@ def pydoc() -> Splits:
 
 
 def train_examples() -> int:
-    """Returns the number of training windows of ``pydoc`` without building them."""
+    """Returns the number of training windows of ``pydoc`` without building the windows."""
     return _windows() - -(-_windows() // HELD_OUT)
 
 
@@ -54,9 +54,9 @@ def version() -> str:
 
 
 def paragraphs() -> list[str]:
-    """Returns the different paragraphs of the help topics that have at least ``WORDS`` words, in order.
+    """Returns the distinct paragraphs of the help topics that have at least ``WORDS`` words, in order.
 
-    Lines of a paragraph are joined by spaces.
+    The lines of a paragraph are joined by spaces.
     """
     found = (" ".join(each.split()) for each in _text().decode().split("\n\n"))
     return list(dict.fromkeys(each for each in found if len(each.split()) >= WORDS))
@@ -64,7 +64,7 @@ def paragraphs() -> list[str]:
 
 @functools.cache
 def content_of_paragraphs() -> str:
-    """Returns a hash of ``paragraphs``: ``sha256:`` and 16 hex digits."""
+    """Returns a hash of ``paragraphs``: ``sha256:`` followed by 16 hex digits."""
     return f"sha256:{hashlib.sha256(repr(paragraphs()).encode()).hexdigest()[:16]}"
 
 

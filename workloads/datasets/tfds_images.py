@@ -23,8 +23,8 @@ class TfdsImages(NamedTuple):
 
     Attributes:
       version: TFDS's version of the data.
-      train_examples, validation_examples: sizes of the two parts of TFDS's training split, as in Shallue et al. (2018).
-        The validation examples come last.
+      train_examples, validation_examples: sizes of the two parts that TFDS's training split is divided into, as in
+        Shallue et al. (2018). The validation examples come last.
       test_examples: size of TFDS's test split.
       download_bytes: size of the download.
       stored_bytes: approximate size of the array_record files.
@@ -76,7 +76,7 @@ def version(name: str) -> str:
 
 
 def shapes(name: str) -> Splits:
-    """Returns the shapes of the splits of ``load``, without reading files."""
+    """Returns the shapes of the splits that ``load`` returns, without reading files."""
     source = _of(name)[1]
     image = ArrayShape(source.image, np.dtype(np.uint8))
     label = ArrayShape((), np.dtype(np.int32))
@@ -95,7 +95,7 @@ def check(name: str, within: Path | None = None) -> None:
 
 
 def _of(name: str) -> tuple[str, TfdsImages]:
-    """Returns the data set whose files are used for a name, and its splits."""
+    """Returns the data set whose files a name uses, and the splits of that name."""
     of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
     return of, SOURCES[of]._replace(train_examples=count)
 

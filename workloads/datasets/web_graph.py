@@ -1,9 +1,9 @@
-"""WebGraph, the links of a web crawl (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, without TensorFlow.
+"""WebGraph, the links of a web crawl (ALX, arXiv 2112.02194), from TFDS's ``web_graph``, read without TensorFlow.
 
-Rows are pages, and columns are the pages that they link to. Both keep TFDS's numbers, and the largest numbers determine
-the sizes. The evaluation rows are those of the ``test`` split, which are empty in ``train``. Their ``col_tag`` is the
-history and their ``gt_tag`` is held out. The ``train_t`` split repeats the links of ``train`` by column and is not
-read.
+Rows are pages, and columns are the pages that they link to. Both are numbered as in TFDS, and the largest numbers
+determine the sizes. The evaluation rows are the rows of the ``test`` split, which have no links in ``train``. Their
+links in ``col_tag`` are history, and those in ``gt_tag`` are held out. The ``train_t`` split repeats the links of
+``train`` by column and is not read.
 """
 
 import functools
@@ -60,7 +60,7 @@ VARIANTS = {
 
 
 def source(variant: str) -> RatingsSource:
-    """Returns the data set of a key of VARIANTS. Raises BadInput for other keys."""
+    """Returns the data set for a key of VARIANTS. Raises BadInput for any other key."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
     calls: Any = (functools.partial(call, variant) for call in (version, check, build, size))
@@ -90,12 +90,12 @@ def size(variant: str) -> Size:
 
 
 def needed_bytes(links: int, rows: int) -> int:
-    """Returns the approximate peak memory for reading, in bytes."""
+    """Returns the approximate peak memory needed for reading, in bytes."""
     return links * BYTES_PER_LINK + 2 * rows * BYTES_PER_ROW
 
 
 def study_bytes(variant: str) -> int:
-    """Returns the approximate memory of a study of 128 dimensions in float32, in bytes: for reading or for training."""
+    """Returns the approximate bytes that a study with 128 dimensions in float32 needs for reading or for training."""
     row = VARIANTS[variant]
     tables = (row.rows["train"] + row.rows["test"] + row.rows["train_t"]) * 128 * 4
     return max(needed_bytes(row.links, sum(row.rows[split] for split in READ)), tables + 14 * row.links)
@@ -131,7 +131,7 @@ def build(variant: str) -> Ratings:
 
 
 def row_tag(record: Mapping[str, Any]) -> int:
-    """Returns the row number of a record of ``tf.train.Feature``. Raises ValueError unless there is exactly one."""
+    """Returns the row number of a record of ``tf.train.Feature``. Raises ValueError unless it has exactly one."""
     (number,) = record["row_tag"].int64_list.value
     return int(number)
 

@@ -1,11 +1,12 @@
-"""A synthetic web graph of any size, with power-law degrees and communities grouped into topics, drawn in blocks.
+"""Draws a synthetic web graph of any size, with power-law degrees and communities that are grouped into topics.
 
-Every row has a home community, drawn by popularity. Two thirds of its links go to columns in that community, a fifth to
-communities with the same topic, and the rest anywhere. Duplicates are redrawn and may go anywhere. The popularity of
-columns follows a power law both within a community and overall, so popularity does not suffice to predict a row's
-links. Evaluation rows are drawn from the same distribution and are absent from training, as in ALX (arXiv 2112.02194).
+Every row has a home community, drawn in proportion to popularity. Two thirds of the row's links go to columns in that
+community, a fifth to communities with the same topic, and the rest to any column. Duplicates are redrawn and may then
+go to any column. The popularity of columns follows a power law both within a community and overall, so popularity is
+not enough to predict the links of a row. Evaluation rows are drawn from the same distribution but are absent from
+training, as in ALX (arXiv 2112.02194).
 
-The graph is computed from raw random bits, sorts and quantiles rounded to 2⁻¹⁶, so it is the same on all machines.
+The graph is computed from raw random bits, sorting, and quantiles rounded to 2⁻¹⁶, so it is the same on all machines.
 """
 
 import dataclasses
@@ -38,11 +39,11 @@ class WebGraph:
 
     Attributes:
       rows, columns: size of the training matrix.
-      links: total number of training links. Dense graphs have slightly fewer (a few per thousand).
+      links: total number of training links. Dense graphs have slightly fewer links (by a few per thousand).
       communities: number of communities. Each has columns / communities columns.
-      exponent: exponent of the power laws of degrees, above 2.
-      heldout_rows: number of evaluation rows, in addition to ``rows``. 80 % of their links are history and 20 % are
-        held out. Half of the rows are used for validation, half for testing.
+      exponent: exponent of the power laws of degrees. It must be above 2.
+      heldout_rows: number of evaluation rows, in addition to ``rows``. 80 % of their links are history, and 20 % are
+        held out. Half of the evaluation rows are used for validation, and half for testing.
       seed: seed of all random choices.
     """
 
@@ -78,7 +79,7 @@ class WebGraph:
 
 
 def source(**options: Any) -> RatingsSource:
-    """Returns the data set with these parameters of ``WebGraph``. Raises BadInput if one of them is invalid."""
+    """Returns the data set with these parameters of ``WebGraph``. Raises BadInput if a parameter is invalid."""
     graph = WebGraph(**options)
     calls: Any = (functools.partial(call, graph) for call in (version, check, build, size))
     return RatingsSource("webgraph_synthetic", *calls)
@@ -95,7 +96,7 @@ def version(graph: WebGraph) -> str:
 
 
 def needed_bytes(graph: WebGraph) -> int:
-    """Returns the approximate peak memory for generating the graph, in bytes."""
+    """Returns the approximate peak memory needed for generating the graph, in bytes."""
     heldout = 40 * round(graph.links * graph.heldout_rows / graph.rows)  # all evaluation links are split together
     return 200_000_000 + 5 * graph.links + heldout + 50 * (graph.rows + graph.heldout_rows) + 20 * graph.columns
 
@@ -150,20 +151,20 @@ def _quantiles(count: int, exponent: float) -> np.ndarray:
 
 
 def _ranks(quantiles: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Returns int64 ranks, one per 32 random bits, by interpolating between quantiles."""
+    """Returns int64 ranks, one for every 32 random bits, by interpolating between quantiles."""
     cell = bits >> 16
     low = quantiles[cell]
     return (low + (quantiles[cell + 1] - low) * ((bits & 0xFFFF) / 65536)).astype(np.int64)
 
 
 def _seed(graph: WebGraph, stream: int, block: int) -> int:
-    """Returns the seed of a part of the graph."""
+    """Returns the seed for a part of the graph."""
     text = f"{graph.seed} {stream} {block}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _permutation(count: int, seed: int) -> np.ndarray:
-    """Returns a random order, int32[count], by sorting random bits with the index in the low bits."""
+    """Returns a random order, int32[count], by sorting random bits that have the index in the low bits."""
     mask = (1 << count.bit_length()) - 1
     keys = random_bits(seed, count)
     keys &= ~mask
@@ -203,7 +204,7 @@ def _links(graph: WebGraph, distributions: _Distributions, rows: int, links: int
 
 
 def _blocks(degrees: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields ranges of rows with about BLOCK links each."""
+    """Yields ranges of rows that have about BLOCK links each."""
     ends = np.cumsum(degrees)
     first = 0
     while first < len(degrees):
@@ -242,7 +243,7 @@ def _block(graph: WebGraph, distributions: _Distributions, degrees: np.ndarray, 
 
 
 def _columns(graph: WebGraph, distributions: _Distributions, home: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Returns a column for each home and 63 random bits: 32 for the rank, 23 for the community, and 8 for the kind."""
+    """Returns a column for each home. Uses 63 random bits each: 32 for rank, 23 for community, 8 for kind of link."""
     kind = bits & 255
     high = bits >> 31
     # Community: the home, or a uniform choice within its topic.

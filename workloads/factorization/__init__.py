@@ -1,1 +1,1 @@
-"""Matrix factorization by implicit alternating least squares, sharded over cores (ALX, arXiv 2112.02194)."""
+"""Matrix factorization by implicit alternating least squares, sharded across cores (ALX, arXiv 2112.02194)."""

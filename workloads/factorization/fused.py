@@ -1,9 +1,9 @@
-"""The fused CPU kernel: rotated conjugate gradients and their gathers in one C++ function, compiled on demand.
+"""The fused CPU kernel: one C++ function for rotated conjugate gradients and their gathers, compiled on demand.
 
-XLA copies the vectors of a row's links and reads the copy once per product. ``fused.cc`` does not copy them and
+XLA copies the vectors of a row's links and reads the copy once per product. ``fused.cc`` does not copy them, and
 computes both products when it reads a vector. The local C++ compiler compiles it for this processor and one vector
-length, which takes seconds. The library is cached together with its sha256 in a folder that only the user can write to,
-so only the compiler's output is ever loaded.
+length, which takes a few seconds. The library is cached together with its sha256 in a folder that only the user can
+write to, so only the compiler's output is ever loaded.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ NAME = "scaling_limits_fused"
 
 
 def compiler() -> str:
-    """Returns the C++ compiler: CXX, or the first of c++, g++ and clang++ that exists. Otherwise raises BadInput."""
+    """Returns the C++ compiler: CXX, or the first found of c++, g++ and clang++. Raises BadInput if all are missing."""
     named = os.environ.get("CXX")
     for name in (named,) if named else ("c++", "g++", "clang++"):
         if path := shutil.which(name):
@@ -50,12 +50,12 @@ def compiler() -> str:
 def rows(
     table: "Array", columns: "Array", counts: "Array", ridge: "Array", start: "Array", diagonal: "Array", *, steps: int
 ) -> "Array":
-    """Solves rows like ``solvers.conjugate_gradients`` with a diagonal αG.
+    """Solves rows like ``solvers.conjugate_gradients`` does for a diagonal αG.
 
     Args:
       table: float32[slots, d], table of the other side.
-      columns: int32[rows, length], slots of the links, followed by padding.
-      counts: float32[rows], number of links.
+      columns: int32[rows, length], slots of each row's links, followed by padding.
+      counts: float32[rows], number of links of each row.
       ridge, start, diagonal: float32[rows], [rows, d] and [d], as in ``solvers.System``.
       steps: number of steps, at least 1.
 
@@ -70,10 +70,10 @@ def rows(
 
 @functools.cache
 def library(dim: int) -> tuple[str, ctypes.CDLL]:
-    """Returns a name for the kernel for one vector length, and its library. Compiles it unless it is cached.
+    """Returns a name for the kernel for one vector length, and its library. Compiles the library unless it is cached.
 
     Raises:
-      BadInput: there is no compiler, compilation fails, or the cache is not writable or is writable by others.
+      BadInput: there is no compiler, compilation fails, or the cache is not writable or can be written to by others.
     """
     import jax
 
@@ -96,7 +96,7 @@ def library(dim: int) -> tuple[str, ctypes.CDLL]:
 
 
 def discard(dim: int) -> None:
-    """Removes the cached kernel for one vector length, which may have crashed a process, so that it is recompiled."""
+    """Removes the cached kernel for one vector length, so it is recompiled. Call it if the kernel may have crashed."""
     for path in caches.folder("kernels").glob(f"{NAME}_{dim}_*"):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -113,7 +113,7 @@ def _register(dim: int) -> str:
 
 
 def _own_folder() -> Path:
-    """Returns the folder of cached kernels. Raises BadInput if others can write to it or it cannot be created."""
+    """Returns the folder of cached kernels. Raises BadInput if others can write to it or if it cannot be created."""
     folder = caches.folder("kernels")
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _load(path: Path) -> ctypes.CDLL | None:
 
 
 def _build(command: list[str], path: Path) -> None:
-    """Runs a compile command, appending the output file, and caches the library together with its hash."""
+    """Runs a compile command with the output file appended, and caches the library together with its hash."""
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=durable.TEMPORARY) as folder:
             library = Path(folder) / path.name

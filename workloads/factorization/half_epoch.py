@@ -1,4 +1,4 @@
-"""Half an epoch, which solves all rows of one side given the other side's table, and the objective."""
+"""The objective, and half an epoch, which solves all rows of one side given the other side's table."""
 
 import functools
 from collections.abc import Callable
@@ -32,19 +32,19 @@ class Weights(NamedTuple):
 def solved_rows(
     own: Array, other: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
 ) -> ArrayPair:
-    """Runs one core's half-epoch. Call it inside ``shard_map`` over ``AXIS``.
+    """Runs one core's part of a half-epoch. Call it inside ``shard_map`` over ``AXIS``.
 
     Args:
-      own: [slots, d], this core's shard of the table to solve, from which iterative solvers start.
+      own: [slots, d], this core's shard of the table to solve. Iterative solvers start from it.
       other: [other slots, d], this core's shard of the other table. The last row is zero.
-      work: route of the links, without the core axis.
+      work: route of this core's links, without the core axis.
       weights: weights α and λ.
       places: placement of the rows to solve.
       other_rows: number of rows of the other side, without padding.
       als: options of the solver.
 
     Returns:
-      The new shard, and the shard of the other table, which is rotated if the solver rotates tables.
+      The new shard, and the shard of the other table (rotated if the solver rotates tables).
     """
     kind = jnp.dtype(als.solver_dtype)
     gram = _gram(other, kind)
@@ -83,7 +83,7 @@ def objective_terms(
       own, other, work, weights, places: as in ``solved_rows``. The tables are not changed.
       other_counts: float32[other slots], number of links of each row of the other side.
       sizes: number of rows and of columns, without padding.
-      frequency_ridge: whether the ridge is λ (links of the row + α · other rows), as in ALX, rather than λ.
+      frequency_ridge: whether the ridge is λ (links of the row + α · other rows), as in ALX, instead of λ.
     """
     own = own.astype(jnp.float32)
     other = other.astype(jnp.float32)
@@ -103,14 +103,14 @@ def objective_terms(
 def half_epoch(
     mesh: Mesh, *, places: RowPlacement, other_rows: int, als: Als, fold_in: bool = False
 ) -> Callable[[Array, Array, Route, Weights], Any]:
-    """Returns ``solved_rows`` over all cores of ``mesh``, compiled on the first call. It donates both tables.
+    """Returns ``solved_rows`` for all cores of ``mesh``, compiled on the first call. It donates both tables.
 
-    It takes the arguments of ``solved_rows``, with tables [cores · slots, d] sharded by rows, and route arrays with
-    their core axis.
+    The returned function takes the arguments of ``solved_rows``, but tables [cores · slots, d] are sharded by rows, and
+    route arrays have a core axis.
 
     Args:
       mesh: mesh of the cores.
-      fold_in: whether to fold in rows that are not trained. The function then returns only these rows and does not
+      fold_in: whether to fold in rows that are not trained. The function then returns only these rows, and does not
         donate the other table.
     """
 
@@ -125,7 +125,7 @@ def half_epoch(
 def objective(
     mesh: Mesh, *, places: RowPlacement, sizes: tuple[int, int], frequency_ridge: bool
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
-    """Returns ``objective_terms`` over all cores of ``mesh``, replicated and compiled on the first call."""
+    """Returns ``objective_terms`` of all cores of ``mesh``, replicated on each core, compiled on the first call."""
 
     def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
         mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
@@ -138,7 +138,7 @@ def objective(
 
 
 def _over_cores(mesh: Mesh, of_core: Callable[..., Any], given: Any, out: Any, donated: tuple[int, ...] = ()) -> Any:
-    """Compiles a function over all cores on its first call, given the shardings of its arguments and results."""
+    """Compiles a function for all cores on its first call, given the shardings of its arguments and results."""
     program = jax.shard_map(in_full(of_core), mesh=mesh, in_specs=given, out_specs=out, check_vma=False)
     return jax.jit(program, donate_argnums=donated, compiler_options=compiler_options(mesh))
 
@@ -157,7 +157,7 @@ def in_full(function: Callable[..., Any]) -> Callable[..., Any]:
 def compiler_options(mesh: Mesh | AbstractMesh) -> dict[str, Any] | None:
     """Returns compiler options for programs over ``mesh``.
 
-    On a CPU, LLVM's higher optimization levels compile more slowly. With jaxlib 0.10.2 they also make gathers of
+    On a CPU, LLVM's higher optimization levels compile more slowly. With jaxlib 0.10.2, they also make gathers of
     vectors of 64 numbers so slow that half-epochs take twice as long.
     """
     there = not isinstance(mesh, AbstractMesh)  # an abstract mesh has no devices, and its programs are not compiled
@@ -176,7 +176,7 @@ def _over_rows(
     """Returns ``of_rows(links, ridge[rows], start[rows, d])`` for all rows of a core, [slots, width].
 
     Results are zero for rows without links and for the zero row at the end. If ``of_bucket(table, columns, counts of
-    links, ridge, start)`` is given, it computes the same for a whole block, without a loop over chunks.
+    links, ridge, start)`` is given, it computes the same results for a whole block, without a loop over chunks.
     """
     kind = start.dtype
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
@@ -216,7 +216,7 @@ def _over_rows(
 
 
 def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hubs: int, size: int) -> Observed:
-    """Returns the links of rows that are split over all cores. Each function sums over segments, then over cores."""
+    """Returns the links of rows that are split across all cores. Each function sums over segments, then over cores."""
 
     def over_segments(per_segment: Callable[[Observed, Array], Array], shape: tuple[int, ...]) -> Array:
         def block(total: Array, step: tuple[Any, ...]) -> tuple[Array, None]:
@@ -242,7 +242,7 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
 
 
 def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
-    """Returns a function that fetches the table for a block: all shards, or only the rows that the block needs."""
+    """Returns a function that fetches the table for a block: all of its shards, or only the rows the block needs."""
     if not exchange:
         alone = jax.lax.axis_size(AXIS) == 1  # avoids a copy of the shard
         everything = other if alone else jax.lax.all_gather(other, AXIS, tiled=True)

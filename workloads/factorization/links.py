@@ -1,4 +1,4 @@
-"""Links: a sparse matrix without values, and its construction from unordered pairs."""
+"""Links: a binary sparse matrix, and its construction from unordered pairs."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class Links(NamedTuple):
     """A binary sparse matrix.
 
     Attributes:
-      starts: int64[rows + 1], start of each row in ``columns``.
+      starts: int64[rows + 1], index in ``columns`` at which each row starts.
       columns: int32[links], columns of all rows, sorted and distinct within a row.
       column_count: number of columns of the matrix.
     """
@@ -53,7 +53,7 @@ class Links(NamedTuple):
     def transpose(self, kept: np.ndarray | None = None) -> "Links":
         """Returns the transposed links, restricted to the columns in ``kept`` (bool[columns]) if it is given.
 
-        With ``kept``, memory is only needed for the kept links and for one block of all links.
+        With ``kept``, memory is needed only for the kept links and for one block of all links.
         """
         if kept is not None:
             return self._of_columns(kept)
@@ -80,7 +80,7 @@ class Pairs:
     """Pairs of ids, packed into 64 bits (row in the high bits) so that one in-place sort orders and merges them.
 
     Attributes:
-      rows, columns: largest id so far plus one.
+      rows, columns: largest id so far, plus one.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Pairs:
 
         Args:
           rows, columns: integer[pairs], ids.
-          where: source of the links, which starts the error message.
+          where: source of the links, with which the error message starts.
         """
         if not len(rows):
             return
@@ -104,7 +104,7 @@ class Pairs:
         self._blocks.append(keys)
 
     def links(self, shape: tuple[int, int]) -> tuple[Links, int]:
-        """Returns links and the number of duplicates. Consumes the pairs.
+        """Returns the links and the number of duplicates. Consumes the pairs.
 
         Args:
           shape: number of rows and of columns, at least ``rows`` and ``columns``.
@@ -134,7 +134,7 @@ class Pairs:
         return Links(np.cumsum(starts, out=starts), columns[:count] if merged else columns, shape[1]), merged
 
     def _take(self) -> np.ndarray:
-        """Returns all keys as one array. Blocks are freed one by one, so that keys are not in memory twice."""
+        """Returns all keys as one array. Blocks are freed one by one, so the keys are never in memory twice."""
         if len(self._blocks) == 1:
             return self._blocks.pop()
         keys = np.empty(sum(map(len, self._blocks)), np.int64)

@@ -1,8 +1,8 @@
-"""Outlines a factorization: the shapes of its work, derived only from the number of rows, columns and links.
+"""Derives the shapes of a factorization's work from the number of rows, columns and links only.
 
-Links are assumed to refer to distinct rows of the other table. Row lengths are assumed to have two values, each for
-half of the rows, with the correct mean. Data whose row lengths vary more need more buckets, and their longest rows are
-split over the cores.
+All links are assumed to refer to distinct rows of the other table. Rows are assumed to have two lengths, each for half
+of the rows, with the correct mean. Data sets with more variable row lengths need more buckets, and their longest rows
+are split across cores.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ BUCKET = 8  # lengths are multiples of this
 
 
 class Outline(NamedTuple):
-    """Placements and routes of both sides as shapes of one core, and the number of rows and of columns."""
+    """The placements and routes of both sides as shapes on one core, and the number of rows and of columns."""
 
     places: tuple[RowPlacement, RowPlacement]
     work: tuple[Route, Route]
@@ -32,7 +32,7 @@ class Outline(NamedTuple):
 
 
 def bucket_lengths(links: float, rows: int) -> tuple[int, ...]:
-    """Returns the two row lengths that give a total number of links."""
+    """Returns the two row lengths that result in a total number of links."""
     return tuple(max(1, BUCKET * round(share * links / rows / BUCKET)) for share in SPREAD)
 
 
@@ -43,7 +43,7 @@ def outline(size: Size, cores: int, als: Als, own_lengths: Sequence[int] | None 
       size: size of the data.
       cores: number of cores.
       als: options of the solver. ``auto`` is resolved for this size.
-      own_lengths: lengths of rows and of columns. With None, they are derived from the mean.
+      own_lengths: lengths of rows and of columns. With None, they are derived from their mean.
     """
     chunk, _, _ = lengths(als)
     counts = (size.rows, size.columns)

@@ -1,4 +1,4 @@
-"""Prepared ratings: cached on disk by the hash of their original data, and memory-mapped when loaded."""
+"""Caches prepared ratings on disk by the hash of their original data. They are memory-mapped when loaded."""
 
 import hashlib
 import json
@@ -20,22 +20,22 @@ PARTS = ("train", "history", "heldout")
 
 
 class Corrupted(Exception):
-    """The content of a folder has changed. The message names the file."""
+    """The content of a folder has changed. The message names the changed file."""
 
 
 def check(source: RatingsSource) -> None:
-    """Raises the predictable errors of ``load``, unless the ratings are already prepared."""
+    """Raises those errors of ``load`` that are predictable, unless the ratings are already prepared."""
     if not _place(source).exists():
         source.check()
 
 
 def load(source: RatingsSource) -> Ratings:
-    """Returns the ratings of a source. Prepares them if necessary.
+    """Returns the ratings of a source, and prepares them first if necessary.
 
-    Files are verified by their hashes. If they have changed, the ratings are prepared again, and a remark is added.
+    Files are verified by their hashes. If a file has changed, the ratings are prepared again, and a remark is added.
 
     Returns:
-      Ratings backed by read-only, memory-mapped arrays, which are paged in as they are read.
+      Ratings whose arrays are read-only and memory-mapped. Their pages are loaded when they are read.
     """
     place = _place(source)
     remarks: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def _place(source: RatingsSource) -> Path:
 
 
 def _write(place: Path, ratings: Ratings) -> None:
-    """Writes the ratings atomically. If another process was faster, its files are kept."""
+    """Writes the ratings atomically. If another process has already written them, its files are kept."""
     durable.make_folder(place.parent)
     durable.remove_leftovers(place.parent)
     try:

@@ -16,15 +16,15 @@ HALVES_SEED = 1
 
 
 class Ratings(NamedTuple):
-    """The data of a factorization. Every rating is a link without a value.
+    """The data for a factorization. Every rating is a link without a value.
 
     Attributes:
       train: training links, rows × columns.
       history: links that evaluation rows are solved from (fold-in), evaluation rows × columns.
-      heldout: links of the same rows that should be predicted, at least one per row and distinct from ``history``.
-        ``halves`` divides the rows into validation and test, except for rows without a history.
+      heldout: links of the same rows that should be predicted, at least one per row and all distinct from ``history``.
+        ``halves`` splits the rows into validation and test, except for rows without a history.
       merged: number of duplicate links that were merged.
-      remarks: additional lines for the user, for example if the data had to be prepared again.
+      remarks: additional notes for the user, for example if the data had to be prepared again.
     """
 
     train: Links
@@ -46,7 +46,7 @@ class Ratings(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of ratings: training rows, training columns, and the approximate number of training links."""
+    """The number of training rows and columns, and the approximate number of training links."""
 
     rows: int
     columns: int
@@ -54,14 +54,14 @@ class Size(NamedTuple):
 
 
 class RatingsSource(NamedTuple):
-    """A data set of ratings: its builder, and metadata that are available without loading it.
+    """A data set of ratings: its builder, and metadata that are available without loading the data.
 
     Attributes:
       name: name for files and messages, without a slash.
       version: hash of the content, ``sha256:`` and 16 hex digits. Part of every study's identity.
-      check: function that raises BadInput if ``build`` would, for example for lack of memory, as far as this is known
-        without reading all data.
-      build: function that builds the ratings from the original data. It is slow; use ``prepared.load`` instead.
+      check: function that raises BadInput if ``build`` would, for example due to insufficient memory, as far as this
+        can be checked without reading all data.
+      build: function that builds the ratings from the original data. It is slow, so use ``prepared.load`` instead.
       size: function that returns the size, or None if it is unknown without the data.
     """
 
@@ -76,11 +76,12 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     """Randomly splits the links of each row into history and held-out links.
 
     Args:
-      links: links of the evaluation rows, at least 2 each.
+      links: links of the evaluation rows, at least 2 in each row.
       seed: seed of the split.
 
     Returns:
-      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links, rounded and at least one, are held out.
+      History and held-out links. In each row, ``HELDOUT_SHARE`` of the links are held out, rounded to a whole number of
+        at least one.
     """
     lengths = links.lengths
     row = np.repeat(np.arange(links.row_count), lengths)
@@ -95,12 +96,12 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
 def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
     """Splits the evaluation rows into halves: ``validation``, used to select trials, and ``test``, which is reported.
 
-    Rows with a history and held-out links are split at random into equal halves; if their number is odd, validation
-    gets one more. The split depends only on the data.
+    Rows that have a history and held-out links are split at random into equal halves. If their number is odd,
+    validation gets one more. The split depends only on the data.
 
     Args:
       history, heldout: links of the evaluation rows.
-      most: maximum number of rows in total, or None for all. A larger sample contains the rows of a smaller one.
+      most: maximum number of rows in total, or None for all rows. A larger sample contains all rows of a smaller one.
 
     Returns:
       Sorted row numbers by split, int64[rows].
@@ -115,7 +116,7 @@ def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str,
 
 
 def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Links, Links, int]:
-    """Returns the evaluation rows of matrices of one shape: rows with held-out links that are not already known.
+    """Returns the evaluation rows of matrices of equal shape: rows with held-out links that are not already known.
 
     Args:
       train, heldout: training links and held-out links.
@@ -137,23 +138,23 @@ def evaluation(train: Links, history: Links | None, heldout: Links) -> tuple[Lin
 
 
 def short(*parts: object) -> str:
-    """Returns a version of data: ``sha256:`` and 16 hex digits of a hash of texts."""
+    """Returns a data version: ``sha256:`` followed by 16 hex digits of a hash of texts."""
     return f"sha256:{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
 def file_digest(file: Path) -> str:
-    """Returns the sha256 of a file. Each process reads the file once, unless its size or modification time changes."""
+    """Returns the sha256 of a file. A process reads the file again only if its size or modification time changes."""
     stat = file.stat()
     return _file_digest(file, stat.st_size, stat.st_mtime_ns)
 
 
 def left_out(known: int) -> tuple[str, ...]:
-    """Returns the remark about held-out links that ``evaluation`` dropped."""
+    """Returns a note about held-out links that ``evaluation`` dropped."""
     return (f"{known:,} held-out links also occur in training or history and are ignored",) if known else ()
 
 
 def random_bits(seed: int, count: int) -> np.ndarray:
-    """Returns 63-bit random numbers, int64[count], independent of the version of NumPy and the machine."""
+    """Returns 63-bit random numbers, int64[count], which do not depend on the version of NumPy or the machine."""
     return (np.random.SFC64(seed).random_raw(count) >> np.uint64(1)).astype(np.int64)
 
 

@@ -1,7 +1,7 @@
-"""Recall of held-out links. All columns are ranked exactly for each row, except the links it was solved from.
+"""Recall of held-out links. For each row, all columns except the links it was solved from are ranked exactly.
 
 The scores of a batch of rows and a block of columns are computed in one matmul, and are few enough to stay in a cache.
-A core's columns are processed in increasing order, so the smaller column number wins ties, regardless of placement.
+A core's columns are processed in increasing order, so the smaller column number wins a tie, regardless of placement.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FEW = 16  # groups of a block that are merged into a row's best, if no row of th
 
 
 class Batches(NamedTuple):
-    """Evaluation rows in batches, replicated on all cores, and each core's columns in blocks (NumPy or JAX arrays).
+    """Batches of evaluation rows, replicated on all cores, and blocks of each core's columns (NumPy or JAX arrays).
 
     Attributes:
       rows: int32[batches, rows], slots of the evaluation rows, with arbitrary padding.
@@ -44,7 +44,7 @@ class Batches(NamedTuple):
 
 
 def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batches:
-    """Divides the rows of ``history`` into batches and the columns into blocks.
+    """Splits the rows of ``history`` into batches and the columns into blocks.
 
     Args:
       history: links that are excluded in each row.
@@ -82,7 +82,7 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
 def _hidden(
     history: Links, at: tuple[np.ndarray, np.ndarray], cells: tuple[int, int, int], shape: tuple[int, int]
 ) -> np.ndarray:
-    """Returns ``Batches.hidden``, given the core, block and place of each column."""
+    """Returns ``Batches.hidden``, given the core, the block and the place of each column."""
     (block, place), (size, width), count = at, shape, cells[2]
     batch, row = np.divmod(np.repeat(np.arange(history.row_count), history.lengths), size)
     cell = block[history.columns] * count + batch  # core, block and batch as one number
@@ -99,8 +99,8 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
     """Returns a function, compiled on first use, that finds the ``best`` columns of each evaluation row.
 
     Columns are ranked by float32 score. The function takes the evaluation rows [cores · slots, d] and the column table
-    [cores · slots, d], both sharded by rows, and batches, sharded along their core axis. It returns columns
-    int32[batches, rows, best], padded with -1. The smaller column number wins ties.
+    [cores · slots, d], both sharded by rows, and batches sharded along their core axis. It returns columns
+    int32[batches, rows, best], padded with -1. The smaller column number wins a tie.
     """
 
     @in_full
@@ -132,12 +132,12 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
 
 
 def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) -> ArrayPair:
-    """Merges the best columns so far with the best ones of a block.
+    """Merges the best columns so far with the best columns of a block.
 
-    A group can be skipped unless its best score is above the lowest of the best scores so far. The best k columns of a
+    A group can be skipped if its best score is not above the lowest of the best scores so far. The best k columns of a
     block are in the k groups with the best maxima, because each of these groups contains a column that precedes all
     columns of any other group. One more group is kept, because padding can make a group look better than it is. In
-    later blocks, few groups remain and only those are merged.
+    later blocks, few groups remain, and only those are merged.
 
     Args:
       scores: [rows, GROUP · groups], in the order of ``Batches.slots``.
@@ -170,12 +170,12 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
 
 
 def _real(scores: Array, columns: Array) -> Array:
-    """Returns scores for ranking. Padding comes last, and -0 becomes 0, because it would sort below 0."""
+    """Returns scores for ranking. Padding sorts last, and -0 becomes 0, because -0 would sort below 0."""
     return jnp.where(columns >= 0, jnp.where(scores == 0, 0, scores), -jnp.inf)
 
 
 def recall(ranking: np.ndarray, heldout: Links, k: int) -> float:
-    """Returns recall at ``k``: hits among the first ``k`` over min(k, held-out links), averaged over rows.
+    """Returns recall at ``k``: hits among the first ``k`` columns / min(k, held-out links), averaged over rows.
 
     Args:
       ranking: int[rows, at least k], columns by decreasing score, padded with -1.

@@ -1,10 +1,10 @@
-"""Routes: the placement of a sparse matrix's rows on cores, and the chunks of work that solve them.
+"""Places the rows of a sparse matrix on cores, and arranges the work of solving them in chunks.
 
-Rows are renumbered so that a core's shard of the new table is the concatenated output of its chunks. The order is:
-hubs, which are long rows that are split into segments over all cores; buckets of rows of similar length, padded to the
-length of the bucket; rows without links; and a zero row, which all padding refers to. This is computed once, on the
-host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and the
-work of its own cores.
+Rows are renumbered to make a core's shard of the new table the concatenated output of its chunks. The order is: hubs,
+which are long rows that are split into segments across all cores; buckets of rows of similar length, padded to the
+length of the bucket; rows without links; and a zero row, which all padding refers to. Everything is computed once, on
+the host. In a multi-host run, each host computes the placement of all rows, which depends only on their lengths, and
+the work of its own cores.
 """
 
 import itertools
@@ -28,7 +28,7 @@ class RowPlacement(NamedTuple):
       slots_per_core: number of rows in a core's shard. The last row is always zero.
       cores: number of cores.
       buckets: length, rows per chunk and chunks per core of each bucket.
-      hubs: rows that are too long for a bucket, padded with -1 to a multiple of the cores.
+      hubs: rows that are too long for a bucket, padded with -1 to a multiple of the number of cores.
       bucket_rows: int64[cores, chunks, rows per chunk], rows of each bucket. Padding is -1.
     """
 
@@ -45,7 +45,7 @@ class Route(NamedTuple):
 
     Attributes:
       columns: int32[cores, blocks, chunks, rows, length] for each bucket: slots in the other side's table or, with
-        ``sends``, in the rows that a core receives for the block. Without ``sends``, there is one block.
+        ``sends``, in the rows that a core receives for the block. Without ``sends``, there is a single block.
       sends: int32[cores, blocks, receiving cores, slots] for each bucket: rows of its shard of the other table that a
         core sends before a block. Empty if every core holds the whole table.
       hub_columns: int32[cores, blocks, chunks, segments, length], links of the hubs.
@@ -63,7 +63,7 @@ class Route(NamedTuple):
 
 
 def bucket_lengths(lengths: np.ndarray, most: int = MOST_BUCKETS) -> list[int]:
-    """Returns the lengths to pad rows to: the fewest that achieve ``PADDING``, with the fewest padded links.
+    """Returns the lengths to pad rows to: as few as achieve ``PADDING``, chosen to minimize padded links.
 
     Args:
       lengths: lengths of the rows, each at least 1.
@@ -117,7 +117,7 @@ def places(
     Args:
       lengths: int[rows], number of links of each row.
       cores: number of cores.
-      chunk_slots: number of links, including padding, that one step of a loop gathers.
+      chunk_slots: number of links, including padding, gathered by one iteration of a loop.
       hub_length: length above which rows are split.
       most_buckets: maximum number of buckets.
     """
@@ -182,9 +182,9 @@ def route(
       links: links of all rows, or of those that are ``needed``.
       own: placement of the rows.
       other: placement of the columns.
-      chunk_slots: as of ``places``.
-      hub_length: as of ``places``.
-      cores: cores to include along the leading axis of the arrays.
+      chunk_slots: as in ``places``.
+      hub_length: as in ``places``.
+      cores: cores to include in the leading axis of the arrays.
     """
     # Buckets padded to their lengths, then the number of links in each slot and the segments of hubs.
     lengths = np.append(links.lengths, 0)
@@ -207,15 +207,15 @@ def with_exchange(
     largest: Callable[[int], int] = lambda number: number,
     dealt: Callable[[np.ndarray], Any] = lambda wanted: wanted.swapaxes(0, 2),
 ) -> Route:
-    """Returns the work for cores that cannot hold the other table and therefore exchange rows before each block.
+    """Returns the work for cores that cannot hold the other table, and therefore exchange rows before each block.
 
     Args:
       route: work without exchange.
       other: placement of the rows of the other table.
       received_slots: approximate number of rows that a core may receive per block. A block has at least one chunk.
       largest: function that returns the maximum of a number over all hosts.
-      dealt: function that maps the rows that cores want, int32[cores, blocks, sending cores, slots], to the rows that
-        they send, [cores, blocks, receiving cores, slots], for all cores of this host.
+      dealt: function that maps the rows that cores request, int32[cores, blocks, sending cores, slots], to the rows
+        that they send, [cores, blocks, receiving cores, slots], for all cores of this host.
     """
     blocks = [_exchange(columns, other, received_slots, largest) for columns in route.columns]
     blocks = [(received, dealt(wanted)) for received, wanted in blocks]
@@ -233,7 +233,7 @@ def with_exchange(
 def _exchange(
     columns: np.ndarray, other: RowPlacement, received_slots: int, largest: Callable[[int], int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns columns [cores, 1, chunks, rows, length] as places in a block's received rows, and rows to request."""
+    """Returns columns [cores, 1, chunks, rows, length] as indices into a block's received rows, and rows to request."""
     # Chunks are grouped into blocks of equal size. Chunks that pad the last block only request the zero row.
     cores, _, chunks, rows, length = columns.shape
     in_block = int(np.clip(received_slots // (rows * length), 1, chunks))
@@ -264,7 +264,7 @@ def _exchange(
 def _segments(
     links: Links, own: RowPlacement, other: RowPlacement, chunk_slots: int, segment: int, cores: slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits hubs into segments over all cores: columns int32[cores, chunks, segments, length], and the hub of each."""
+    """Splits hubs into segments across cores: int32[cores, chunks, segments, length], and the hub of each segment."""
     per_chunk = max(1, chunk_slots // segment)
     starts = []
     hub_of = []
@@ -290,7 +290,7 @@ def _segments(
 
 
 def _padded(links: Links, other: RowPlacement, first: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
-    """Returns slots int32[rows, length]: ``counts`` columns of each row from link ``first``, then the zero row."""
+    """Returns slots int32[rows, length]: ``counts`` columns of each row, from link ``first`` on, then the zero row."""
     columns = links.columns if len(links.columns) else np.zeros(1, np.int32)
     padded = np.empty((len(first), length), np.int32)
     rows = max(1, BLOCK // length)

@@ -18,7 +18,7 @@ CONJUGATE = ("cg", "rotated_cg")  # these do not need the matrices of rows
 
 
 class Observed(NamedTuple):
-    """Sums over the links of rows, as functions that gather the required vectors.
+    """Sums over the links of rows, given as functions that gather the required vectors.
 
     Attributes:
       residual: x[rows, d] → Σ v (1 − v·x), [rows, d].
@@ -38,7 +38,7 @@ class System(NamedTuple):
 
     Attributes:
       observed: sums over the links of the rows.
-      shared: α G, [d, d], or its diagonal [d] if the tables are rotated so that G is diagonal.
+      shared: α G, [d, d], or only its diagonal [d] if the tables are rotated to make G diagonal.
       ridge: [rows], ridge of each row.
       start: [rows, d], solution of the previous epoch.
     """
@@ -50,7 +50,7 @@ class System(NamedTuple):
 
 
 def conjugate_gradients(system: System, steps: int) -> Array:
-    """Takes ``steps`` steps of conjugate gradients from ``start``, preconditioned by α G + ridge if α G is diagonal.
+    """Takes ``steps`` conjugate-gradient steps from ``start``, preconditioned by α G + ridge if α G is diagonal.
 
     Returns:
       [rows, d], in the dtype of ``start``.
@@ -88,7 +88,7 @@ def _ratio(over: Array, under: Array) -> Array:
 
 
 def dense(system: System, method: str) -> Array:
-    """Solves the systems exactly, in float32 or better regardless of the dtype of ``start``.
+    """Solves the systems exactly, in float32 or better, regardless of the dtype of ``start``.
 
     Returns:
       [rows, d], in the dtype of ``start``.
@@ -119,14 +119,14 @@ def _solution(matrix: Array, right: Array, *, method: str) -> Array:
 
 
 def solve(name: str, system: System, cg_steps: int) -> Array:
-    """Solves ``system`` with a solver from ``als.SOLVERS``. Returns [rows, d]. rotated_cg is cg on rotated tables."""
+    """Solves ``system`` with a solver of ``als.SOLVERS``. Returns [rows, d]. rotated_cg is cg on rotated tables."""
     if name in CONJUGATE:
         return conjugate_gradients(system, cg_steps)
     return dense(system, name)
 
 
 def sums_over_links(vectors: Array) -> Observed:
-    """Returns the sums for rows from the gathered vectors of their columns, [rows, length, d], padded with zeros."""
+    """Returns the sums for rows, given the gathered vectors of their columns, [rows, length, d], padded with zeros."""
 
     def along(x: Array) -> Array:
         return jnp.einsum("rld,rd->rl", vectors, x)

@@ -1,4 +1,4 @@
-"""A factorization on its cores: tables, work and compiled programs, to run epoch by epoch."""
+"""Runs a factorization epoch by epoch on its cores, with tables, work and compiled programs."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ GATHER_BYTES = 2 << 30  # largest table that is replicated on all cores
 
 
 def lengths(als: Als, chunk_slots: int | None = None) -> tuple[int, int, int]:
-    """Returns the number of links gathered per step, and the maximum lengths of trained and of folded-in rows."""
+    """Returns the number of links gathered per step, and the maximum lengths of trained rows and of folded-in rows."""
     # 4 MiB of vectors, which is about a core's share of the cache.
     chunk = chunk_slots or max(1024, (1 << 20) // als.dim)
     # The fused kernel does not use chunks, which long rows would fill poorly.
@@ -42,20 +42,20 @@ def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int
 
 
 def exchanges(other: RowPlacement, als: Als) -> bool:
-    """Returns whether cores exchange the rows they need from the other table, instead of each holding a copy of it."""
+    """Returns whether cores exchange the rows they need of the other table, instead of each holding a copy of it."""
     table_bytes = other.cores * other.slots_per_core * als.dim * jnp.dtype(als.table_dtype).itemsize
     return als.gather == "all_to_all" or (als.gather == "auto" and table_bytes > GATHER_BYTES)
 
 
 class FactorTables(NamedTuple):
-    """Both tables, [cores · slots, d], sharded by rows over cores."""
+    """Both tables, [cores · slots, d], sharded by rows across cores."""
 
     rows: Array
     columns: Array
 
 
 class Side(NamedTuple):
-    """One side's placement, its work on the cores, and the row in each slot (int32[cores, slots], -1 if empty)."""
+    """The placement of one side, its work on the cores, and the row in each slot (int32[cores, slots], -1 if empty)."""
 
     places: RowPlacement
     work: Route
@@ -63,13 +63,14 @@ class Side(NamedTuple):
 
 
 class Training:
-    """A factorization on the cores of ``mesh``; see ``start``, ``row_half``, ``column_half`` and ``evaluate``.
+    """A factorization on the cores of ``mesh``. See ``start``, ``row_half``, ``column_half`` and ``evaluate``.
 
     Args:
       ratings: data to factorize.
       als: options of the solver.
-      mesh: cores along ``AXIS``. The cores of a host are adjacent, and all hosts have the same number of cores.
-      chunk_slots: number of links gathered per step. By default, it is chosen for the cache.
+      mesh: mesh of the cores along ``AXIS``. The cores of a host are adjacent, and all hosts have the same number of
+        cores.
+      chunk_slots: number of links gathered per step. By default, it is chosen to suit the cache.
 
     Attributes:
       peak_bytes_per_core: peak bytes of each core: all resident arrays plus the largest temporary memory of the
@@ -127,7 +128,7 @@ class Training:
         """Compiles all programs ahead of time, without running them.
 
         Args:
-          weights: weights with the dtypes and shapes to compile for. Their values are not used.
+          weights: weights that have the dtypes and shapes to compile for. Their values are not used.
         """
         rows, columns, unsolved = (
             jax.ShapeDtypeStruct((places.cores * places.slots_per_core, self.als.dim), dtype, sharding=self._by_core)
@@ -155,7 +156,7 @@ class Training:
             self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + own)
 
     def start(self, seed: int) -> FactorTables:
-        """Returns the initial tables: normal with variance 1/d by row and seed. Zero for rows without links."""
+        """Returns the initial tables: normal with variance 1/d, drawn by row and seed. Rows without links are zero."""
         key = jax.random.key(seed)
         sides = (self.rows, self.columns)
         return FactorTables(
@@ -177,13 +178,13 @@ class Training:
         return float(np.sum(np.asarray(terms), dtype=np.float64) + len(self.ratings.train.columns))
 
     def ranking(self, tables: FactorTables, weights: Weights) -> np.ndarray:
-        """Returns int32[rows, best], the best columns outside the history of each evaluated row, folded in from it."""
+        """Returns int32[rows, best]. Each evaluated row is folded in, and gets its best columns outside its history."""
         folded = self._fold_in(self._zeros(), tables.columns, self.evaluated.work, weights)
         columns = np.asarray(self._rank(folded, tables.columns, self._batches))
         return columns.reshape(-1, columns.shape[-1])[: self._history.row_count]
 
     def evaluate(self, tables: FactorTables, weights: Weights) -> dict[str, float]:
-        """Returns recall_20 and recall_50 of both halves of the evaluation rows, and the objective, by metric name."""
+        """Returns recall_20 and recall_50 for both halves of the evaluation rows, and the objective, by metric name."""
         ranking = self.ranking(tables, weights)
         recalls = {
             f"{split}_recall_{k}": recall.recall(ranking[rows], heldout, k)
@@ -198,22 +199,22 @@ class Training:
         return [np.concatenate([np.asarray(shard.data) for shard in shards]) for shards in parts]
 
     def from_shards(self, shards: Sequence[np.ndarray]) -> FactorTables:
-        """Returns tables from every host's ``shards``, copied so that they can be donated."""
+        """Builds tables from every host's ``shards``. The shards are copied, so the tables can be donated."""
         return FactorTables(*(jnp.copy(self._put(shard)) for shard in shards))
 
     def in_order(self, tables: FactorTables) -> tuple[np.ndarray, np.ndarray]:
-        """Returns both tables on the host, [rows, d] and [columns, d], in the order of the data."""
+        """Returns both tables on the host, [rows, d] and [columns, d], in the order of the original data."""
         rows, columns = self._gather(tables)
         return np.asarray(rows)[self.rows.places.slot], np.asarray(columns)[self.columns.places.slot]
 
     def bytes_per_core(self) -> int:
-        """Returns the bytes of both tables and all work on each core."""
+        """Returns the bytes that both tables and all work occupy on each core."""
         tables = sum(side.places.slots_per_core for side in (self.rows, self.columns)) * self.als.dim
         work = sum(array.nbytes for side in (self.rows, self.columns) for array in jax.tree.leaves(side.work))
         return tables * jnp.dtype(self.als.table_dtype).itemsize + work // self.mesh.shape[AXIS]
 
     def _zeros(self) -> Array:
-        """Returns the starting point for fold-in: zeros, float32[cores · slots, d]."""
+        """Returns the starting point of a fold-in: zeros, float32[cores · slots, d]."""
         count = len(range(self.mesh.shape[AXIS])[self._here])
         return self._put(np.zeros((count * self.evaluated.places.slots_per_core, self.als.dim), np.float32))
 
@@ -229,7 +230,7 @@ class Training:
         return Side(own, *jax.tree.map(self._put, arrays))
 
     def _put(self, array: np.ndarray | Array) -> Array:
-        """Puts an array on the devices. Its leading axis is this host's cores, or their rows."""
+        """Puts an array on the devices. Its leading axis consists of this host's cores, or of their rows."""
         if isinstance(array, Array):
             return array
         cores = self.mesh.shape[AXIS]
@@ -243,7 +244,7 @@ class Training:
         return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
-        """Returns the rows that cores send, given each host's requested rows. See ``routes.with_exchange``."""
+        """Returns the rows that cores send, given the rows requested by each host. See ``routes.with_exchange``."""
 
         def of_core(wanted: Array) -> Array:
             return jax.lax.all_to_all(wanted, AXIS, 2, 0, tiled=True).swapaxes(0, 2)
@@ -268,7 +269,7 @@ def _largest(number: int) -> int:
 
 
 def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], Array]:
-    """Returns a function that draws a table, given a key, the row in each slot, and the number of its links."""
+    """Returns a function that draws a table, given a key, the row in each slot, and the row's number of links."""
 
     def of_core(key: Array, row_of: Array, counts: Array) -> Array:
         draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))

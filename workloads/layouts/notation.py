@@ -1,8 +1,8 @@
-"""Strict parser of meshes and layouts in Mesh-TensorFlow's notation (Shazeer et al. 2018, arXiv 1811.02084).
+"""A strict parser for meshes and layouts in Mesh-TensorFlow's notation (Shazeer et al. 2018, arXiv 1811.02084).
 
 A mesh such as ``data:2;model:4`` lists axes and their sizes. The last axis varies fastest. A layout such as
-``batch:data;heads:model`` lists tensor axes and the mesh axis that each is split over. Unlisted axes are replicated.
-Pairs are separated by a semicolon, a comma or a space.
+``batch:data;heads:model`` lists tensor axes and the mesh axis that each is sharded across. Unlisted axes are
+replicated. Pairs are separated by a semicolon, a comma or a space.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Refused(BadInput):
 
     Attributes:
       kind: a key of ``REFUSALS``.
-      position: zero-based index of the offending character, or None for the whole text.
+      position: zero-based index of the invalid character, or None if the whole text is invalid.
     """
 
     def __init__(self, kind: str, position: int | None, message: str):
@@ -73,7 +73,7 @@ class Mesh(dict[str, int]):
 
 
 class Layout(dict[str, str]):
-    """The mesh axis that each tensor axis is split over, sorted by tensor axis. Other axes are replicated."""
+    """The mesh axis that each tensor axis is sharded across, sorted by tensor axis. Other axes are replicated."""
 
     def __init__(self, pairs: Mapping[str, str]):
         super().__init__(sorted(pairs.items()))
@@ -89,7 +89,7 @@ class Tensors:
     Attributes:
       sizes: size of each axis.
       tensors: axes of each parameter and activation, by name.
-      operations: axes that each operation iterates over, including contracted axes, by name.
+      operations: axes that each operation iterates over, including contracted axes, by name of the operation.
     """
 
     sizes: Mapping[str, int]
@@ -134,7 +134,7 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
       mesh: mesh that the layout is for.
       model: axes of the model.
       strict: if False, behave like Mesh-TensorFlow: ignore pairs with axes that the mesh or the model does not have,
-        and translate the axis names of its BERT and Transformer.
+        and translate the axis names of Mesh-TensorFlow's BERT and Transformer.
 
     Raises:
       Refused: the layout is invalid.
@@ -181,7 +181,7 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
 
 
 def read_pairs(text: str, mesh: Sequence[str]) -> dict[str, str]:
-    """Parses a layout for any model: the mesh axis of each tensor axis.
+    """Parses a layout for any model. Returns the mesh axis of each tensor axis.
 
     Args:
       text: layout as text.
@@ -208,7 +208,7 @@ def _check_together(
     groups: AxesByName,
     noun: str,
 ) -> None:
-    """Raises Refused if two axes of one tensor or operation are split over the same mesh axis."""
+    """Raises Refused if two axes of the same tensor or operation are sharded across the same mesh axis."""
     for group, names in groups.items():
         taken: dict[str, str] = {}
         for name in sorted((each for each in names if each in split), key=lambda each: split[each][1]):
@@ -223,7 +223,7 @@ def _check_together(
 
 
 def _pairs(what: str, text: str) -> Iterator[tuple[str, str, int, int]]:
-    """Yields the name and value of each pair of a text, and their positions."""
+    """Yields the name and the value of each pair in a text, and their positions."""
     if not text.strip(_BLANKS):
         return
     at = len(text) - len(text.lstrip(_BLANKS))
@@ -245,7 +245,7 @@ def _refused(what: str, text: str, kind: str, position: int | None, message: str
 
 
 def _quoted(text: str, position: int = 0) -> str:
-    """Returns a quoted text. A long text is shortened to the part around a position."""
+    """Returns the text in quotes. A long text is shortened to the part around a position."""
     first = max(0, min(position - _SHOWN // 2, len(text) - _SHOWN))
     before = "…" if first else ""
     after = "…" if first + _SHOWN < len(text) else ""

@@ -1,4 +1,4 @@
-"""Shapes of decoder Transformers: presets, and the named axes of tensors and operations."""
+"""Shapes of decoder Transformers: presets, and the named axes of their tensors and operations."""
 
 import dataclasses
 import math
@@ -25,8 +25,8 @@ class Shape:
       vocab: number of tokens in the vocabulary.
       gated: whether the hidden layer is gated, as in Llama.
       tied: whether the output layer uses the embedding matrix.
-      key_heads: number of key and value heads, or 0 if each attention head has separate ones.
-      window: number of tokens that a token attends to, or 0 for all earlier ones.
+      key_heads: number of key and value heads, or 0 if each attention head has separate keys and values.
+      window: number of tokens that a token attends to, or 0 for all earlier tokens.
     """
 
     layers: int
@@ -55,7 +55,7 @@ class Shape:
         }
 
     def plan(self) -> dict[str, int | bool]:
-        """Returns the sizes as listed in plans, which omit sizes that were added later unless they are set."""
+        """Returns the sizes as listed in plans. Plans omit sizes that were added later, unless they are set."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in OMITTED}
 
     @property
@@ -90,7 +90,8 @@ class Shape:
         """Returns the FLOPs of all matmuls in a training step.
 
         A multiply-add counts as two FLOPs, and the backward pass as twice the forward pass. Masked attention scores are
-        counted because they are computed. Blocked attention computes fewer. See ``results.costs.decoder_counts``.
+        counted because they are computed. Blocked attention computes fewer scores. See
+        ``results.costs.decoder_counts``.
         """
         projections = 2 * self.embed * (self.heads + (self.key_heads or self.heads)) * self.kv
         hidden = (3 if self.gated else 2) * self.embed * self.mlp
@@ -148,7 +149,7 @@ PRESETS = {
 
 
 def parameters(shape: Shape) -> dict[str, tuple[str, ...]]:
-    """Returns the axes of each parameter of a shape. Parameters of blocks are stacked along ``layers``."""
+    """Returns the axes of each parameter of a shape. The parameters of all blocks are stacked along ``layers``."""
     into = ("layers", "embed", "heads", "kv")
     of_keys = ("layers", "embed", _key_axis(shape), "kv")
     out = ("layers", "heads", "kv", "embed")
@@ -192,7 +193,7 @@ def dataset(shape: Shape, length: int) -> Dataset:
 
 
 def _cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float = 0.0) -> Array:
-    """Like ``losses.softmax_cross_entropy``, but without smoothing. With divided classes, it exchanges one sum less."""
+    """Like ``losses.softmax_cross_entropy``, but without smoothing. If classes are sharded, it saves an all-reduce."""
     import jax
     import jax.numpy as jnp
 
@@ -202,7 +203,7 @@ def _cross_entropy(logits: Array, labels: Array, label_smoothing: Array | float 
 
 
 def tensors(shape: Shape, batch: int, length: int) -> Tensors:
-    """Returns all named axes of a shape, for checking layouts."""
+    """Returns all named axes of a shape, which layouts are checked against."""
     activations, operations = dict(ACTIVATIONS), dict(OPERATIONS)
     if shape.has_key_heads:
         activations["shared_keys"] = ("batch", "memory_length", "key_heads", "kv")
@@ -215,11 +216,11 @@ def _key_axis(shape: Shape) -> str:
 
 
 def layout_text(text: str, axes: Collection[str] = ()) -> str:
-    """Returns the text of a layout, given as text or as the name of a preset.
+    """Returns the text of a layout, given its text or the name of a preset.
 
     Args:
       text: pairs of names, or the name of a preset.
-      axes: names of all axes. If several heads share their keys, presets divide ``key_heads`` like ``heads``.
+      axes: names of all axes. If several heads share their keys, presets shard ``key_heads`` like ``heads``.
     """
     if text and ":" not in text:
         check_choice("layout", text, PRESETS)

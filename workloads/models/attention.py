@@ -1,4 +1,4 @@
-"""Causal attention of decoders, with all scores stored at the same time or in blocks."""
+"""Causal attention for decoders. Scores are either stored all at the same time or computed in blocks."""
 
 import functools
 import math
@@ -18,18 +18,18 @@ _KEY_BLOCKS = ("", "batch", "key_heads", "", "kv")
 
 
 class Band(NamedTuple):
-    """The scores that are computed, in blocks.
+    """The blocks of scores that are computed.
 
     Attributes:
       block: number of tokens in a block of queries or keys.
-      window: number of tokens that a query attends to, including its own. With 0, it attends to all earlier ones.
+      window: number of tokens that a query attends to, including its own. With 0, it attends to all earlier tokens.
     """
 
     block: int
     window: int
 
     def pairs(self, length: int) -> np.ndarray:
-        """Returns the blocks of queries and of keys that have scores, int32[P, 2], starting at the diagonal."""
+        """Returns the pairs of query and key blocks that have scores, int32[P, 2], starting at the diagonal."""
         blocks = -(-length // self.block)
         reach = (self.window + self.block - 2) // self.block if self.window else blocks
         found = [(i, j) for i in range(blocks) for j in range(i, max(-1, i - reach - 1), -1)]
@@ -45,18 +45,19 @@ def causal_attention(
     window: int = 0,
     block: int = 0,
 ) -> Array:
-    """Returns causal attention: means of values weighted by softmax(q · k / √K) (Vaswani et al. 2017).
+    """Returns causal attention: means of the values, weighted by softmax(q · k / √K) (Vaswani et al. 2017).
 
-    On a GPU, bfloat16 uses cuDNN's attention if it supports the shapes. Otherwise ``jax.nn.dot_product_attention`` is
-    not used, because its gradient in bfloat16 cannot be lowered under strict dtype promotion (JAX 0.10).
+    On a GPU, bfloat16 inputs use cuDNN's attention if it supports their shapes. In all other cases,
+    ``jax.nn.dot_product_attention`` is not used, because its gradient in bfloat16 cannot be lowered under strict dtype
+    promotion (JAX 0.10).
 
     Args:
       q_BxTxHxK: queries of H heads.
-      k_BxTxGxK, v_BxTxGxK: keys and values of G heads, in the dtype of the queries. G divides H, and H / G neighboring
-        heads share each of them (Ainslie et al. 2023, arXiv 2305.13245).
-      wide_products: whether the products q · k are float32. Otherwise they have the dtype of the inputs, which
-        takes less memory. In blocks, they are float32.
-      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier ones.
+      k_BxTxGxK, v_BxTxGxK: keys and values of G heads, in the dtype of the queries. G divides H, and each is shared by
+        H / G neighboring query heads (Ainslie et al. 2023, arXiv 2305.13245).
+      wide_products: whether the products q · k are float32. Otherwise, they have the dtype of the inputs, which takes
+        less memory. In blocked attention, they are always float32.
+      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier tokens.
       block: number of tokens in a block of ``blocked_attention``. With 0, all scores are stored.
 
     Returns:
@@ -93,7 +94,7 @@ def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band
     """Returns causal attention block by block, with memory proportional to T (Dao et al. 2022, arXiv 2205.14135).
 
     A loop visits all pairs of query blocks and key blocks that have scores. It keeps the maximum and the sum of the
-    weights of each query (Rabe & Staats 2021, arXiv 2112.05682). The backward pass computes the scores again.
+    weights of each query (Rabe & Staats 2021, arXiv 2112.05682). The backward pass recomputes the scores.
 
     Args:
       q_BxTxHxK, k_BxTxGxK, v_BxTxGxK: queries, keys and values, as in ``causal_attention``.
@@ -202,7 +203,7 @@ def _put(blocks: Array, new: Array, i: Array) -> Array:
 
 
 def _for_heads(x: Array, heads: int, axis: int, positions: str = "") -> Array:
-    """Returns keys or values with one copy for each head that shares them."""
+    """Returns keys or values, repeated for each head that shares them."""
     if x.shape[axis] == heads:
         return x
     names = ["batch", "", "", "kv"]

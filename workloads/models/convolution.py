@@ -1,4 +1,4 @@
-"""Convolution and max-pooling of images, implemented to be fast in compiled loops on CPUs, too."""
+"""Convolution and max-pooling of images, which are also fast in compiled loops on CPUs."""
 
 from collections.abc import Sequence
 
@@ -31,15 +31,15 @@ def convolution(
       rhs: kernel [P, Q, C, F].
       window_strides: strides along rows and columns.
       padding: SAME, VALID, or (before, after) for rows and columns.
-      lhs_dilation, rhs_dilation, feature_group_count: not supported. They must be None or ones.
-      dimension_numbers: NHWC, HWIO, NHWC in any of JAX's spellings.
+      lhs_dilation, rhs_dilation, feature_group_count: not supported. Each must be None or all 1.
+      dimension_numbers: NHWC, HWIO, NHWC in any spelling that JAX accepts.
       precision: precision of the matmul.
 
     Returns:
       [B, H', W', F].
 
     Raises:
-      ValueError: dilation, groups or a different order of dimensions was requested.
+      ValueError: dilation, groups or another order of dimensions was requested.
     """
     if any(d != 1 for d in (*(lhs_dilation or ()), *(rhs_dilation or ()))) or feature_group_count != 1:
         raise ValueError("convolution takes neither dilation nor groups")
@@ -83,8 +83,8 @@ def _windows(
 def max_pool(x_BxHxWxC: Array) -> Array:
     """Returns the maximum of each 2×2 block, [B, H // 2, W // 2, C]. An odd last row or column is ignored.
 
-    Equivalent to ``flax.linen.max_pool(x, (2, 2), (2, 2))``, but much faster on a CPU. If several values of a block are
-    equal to its maximum, they share the gradient, whereas Flax assigns it to the first one.
+    Equivalent to ``flax.linen.max_pool(x, (2, 2), (2, 2))``, but much faster on a CPU. If several values of a block
+    equal its maximum, they share the gradient, whereas Flax assigns it to the first of them.
 
     Raises:
       ValueError: the images are smaller than a block.
@@ -99,8 +99,8 @@ def max_pool(x_BxHxWxC: Array) -> Array:
 def max_pool_3x3(x_BxHxWxC: Array) -> Array:
     """Returns the maximum of the 3×3 window around every second position, [B, ⌈H / 2⌉, ⌈W / 2⌉, C].
 
-    Computes ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))`` from six slices, whose gradients are sums,
-    because gradients of overlapping windows are slow on all platforms. Values equal to the maximum share the gradient.
+    Computes ``flax.linen.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))`` from six slices, whose gradients are sums.
+    Gradients of overlapping windows would be slow on all platforms. Values equal to the maximum share the gradient.
     """
     x_BxHxWxC = jnp.pad(x_BxHxWxC, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)
     for axis in (2, 1):

@@ -15,7 +15,7 @@ def fully_connected(classes: int, widths: Sequence[int]) -> Model:
       widths: size of each hidden layer. An empty list gives a linear classifier.
 
     Returns:
-      A model of inputs float32[B, ...], flattened to [B, D], with logits float32[B, classes]. Hidden weights are
+      A model that maps inputs float32[B, ...], flattened to [B, D], to logits float32[B, classes]. Hidden weights are
       He-initialized, the output layer is LeCun-initialized, and biases are zero. The number of parameters is the sum
       over layers of (inputs + 1) × outputs.
 

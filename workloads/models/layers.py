@@ -24,12 +24,12 @@ class GhostNorm(nn.Module):
     """Batch normalization over groups of adjacent examples in a batch (Hoffer et al. 2017, arXiv 1705.08741).
 
     The groups depend neither on the batch size nor on the batch partition. Either each part of a batch contains whole
-    groups, or several adjacent shards share a group and exchange its statistics. Evaluations use running statistics: an
+    groups, or several adjacent shards share a group and exchange its statistics. Evaluation uses running statistics: an
     exponential moving average, with factor ``decay``, of the mean over all groups. The initial mean is 0, and the
     initial variance is 1. Variances are biased.
 
     Attributes:
-      group: number of examples normalized together.
+      group: number of examples that are normalized together.
       decay: decay factor of the running statistics, 0.9 as in Goyal et al. (2017, arXiv 1706.02677).
       epsilon: added to variances.
       scale_init: initializer of the scale. The bias starts at 0.
@@ -42,18 +42,18 @@ class GhostNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """Normalizes the examples in a part of a batch.
+        """Normalizes the examples of a part of a batch.
 
         Args:
           x: [B, ..., C], in any floating dtype. Statistics are float32.
-          train: whether to use and record the statistics of the groups. If groups are larger than B, call this inside
+          train: whether to use and record the statistics of the groups. If a group is larger than B, call this inside
             ``shard_map`` over the axis DATA.
 
         Returns:
           [B, ..., C] in the dtype of ``x``.
 
         Raises:
-          ValueError: a group is not whole, or needs more shards than there are.
+          ValueError: a group is incomplete, or needs more shards than exist.
         """
         C = x.shape[-1]
         mean_C = self.variable(STATISTICS, "mean", jnp.zeros, C, jnp.float32)
@@ -86,9 +86,9 @@ def _sharers(examples: int, group: int) -> int:
 
 
 def _moments(x_NxMxC: Array, sharers: int) -> ArrayPair:
-    """Returns the mean and variance, float32[N, C], by group and channel over ``sharers`` adjacent shards.
+    """Returns the mean and variance of each group and channel, float32[N, C], over ``sharers`` adjacent shards.
 
-    The mean is computed first, because a difference of large squares would lose precision.
+    The mean is computed first, because subtracting large squares from each other would lose precision.
     """
 
     def whole(sums_NxC: Array) -> Array:
@@ -104,7 +104,7 @@ def _moments(x_NxMxC: Array, sharers: int) -> ArrayPair:
 
 
 class GroupNorm(nn.Module):
-    """Normalization of each example over positions and groups of channels (Wu & He 2018, arXiv 1803.08494).
+    """Normalizes each example over positions and groups of channels (Wu & He 2018, arXiv 1803.08494).
 
     See ``channel_groups`` for the number of groups.
 
@@ -134,15 +134,15 @@ class GroupNorm(nn.Module):
 def channel_groups(channels: int) -> int:
     """Returns the number of groups of group normalization.
 
-    There are 32 groups, or, if 32 does not divide the number of channels, the largest power of two that does. If that
-    leaves one channel per group, this number is halved.
+    The default is 32 groups. If 32 does not divide the number of channels, the largest power of two that does is used.
+    If each group would have only one channel, the number of groups is halved.
     """
     groups = next(n for n in (CHANNEL_GROUPS >> i for i in range(CHANNEL_GROUPS)) if channels % n == 0)
     return max(1, groups // 2) if groups == channels else groups
 
 
 class LayerNorm(nn.Module):
-    """Normalization of each position over its channels (Ba et al. 2016, arXiv 1607.06450).
+    """Normalizes each position over its channels (Ba et al. 2016, arXiv 1607.06450).
 
     Attributes:
       epsilon: added to variances.
@@ -161,7 +161,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """Division of each position by the root mean square of its channels (Zhang & Sennrich 2019, arXiv 1910.07467).
+    """Divides each position by the root mean square of its channels (Zhang & Sennrich 2019, arXiv 1910.07467).
 
     Attributes:
       epsilon: added to mean squares.
@@ -179,7 +179,7 @@ class RMSNorm(nn.Module):
 
 
 def _scale_and_bias(module: nn.Module, channels: int, scale_init: Callable[..., Any], axis: str) -> ArrayPair:
-    """Returns the two parameters [C] of a norm."""
+    """Returns the scale and the bias of a norm, [C] each."""
     return (
         module.param("scale", axes.named(scale_init, axis), (channels,), jnp.float32),
         module.param("bias", axes.named(nn.initializers.zeros, axis), (channels,), jnp.float32),
@@ -193,18 +193,18 @@ def dense(
     kernel_init: Callable[..., Any] = _LECUN,
     **options: Any,
 ) -> nn.Dense:
-    """Returns a Flax layer whose kernel axes are ``inputs`` and ``outputs``."""
+    """Returns a dense Flax layer whose kernel axes are ``inputs`` and ``outputs``."""
     bias_init = axes.named(nn.initializers.zeros, outputs)
     return nn.Dense(features, kernel_init=axes.named(kernel_init, inputs, outputs), bias_init=bias_init, **options)
 
 
 def into_heads(heads: int, kv: int, axis: str = "heads") -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., D] to [..., H, K], whose kernel axes are ``embed``, ``axis`` and ``kv``."""
+    """Returns a Flax layer that maps [..., D] to [..., H, K]. Its kernel axes are ``embed``, ``axis`` and ``kv``."""
     return nn.DenseGeneral((heads, kv), use_bias=False, kernel_init=axes.named(_LECUN, "embed", axis, "kv"))
 
 
 def out_of_heads(features: int) -> nn.DenseGeneral:
-    """Returns a Flax layer from [..., H, K] to [..., D], whose kernel axes are ``heads``, ``kv`` and ``embed``."""
+    """Returns a Flax layer that maps [..., H, K] to [..., D]. Its kernel axes are ``heads``, ``kv`` and ``embed``."""
     kernel_init = axes.named(_LECUN, "heads", "kv", "embed")
     return nn.DenseGeneral(features, axis=(-2, -1), use_bias=False, kernel_init=kernel_init)
 
@@ -223,9 +223,9 @@ def rotated(x_BxTxHxK: Array) -> Array:
 
 
 def heads_apart(count: int, heads: int) -> Callable[..., Array]:
-    """Returns a product for ``dense`` with outputs [..., count, heads, K] instead of flat ones.
+    """Returns a product for ``dense`` whose outputs are [..., count, heads, K] instead of flat.
 
-    If heads are divided over devices, the kernel is split first, so each device computes its own heads.
+    If heads are sharded across devices, the kernel is split first, so each device computes only its own heads.
     """
 
     def product(x: Array, kernel_DxF: Array, dimensions: Any, precision: Any = None) -> Array:
@@ -264,13 +264,14 @@ def embedding(vocabulary: int, features: int, init: Callable[..., Any] = nn.line
 def read_out(module: nn.Module, embed: nn.Embed, features_BxTxD: Array, form: str) -> Product:
     """Returns the logits of a language model as a ``Product``.
 
-    A separate matrix is initialized with standard deviation 0.01, so a new network predicts all tokens about equally.
+    A separate output matrix is initialized with standard deviation 0.01, so a new network assigns all tokens about the
+    same probability.
 
     Args:
-      module: network that owns the parameters ``read_out`` [D, V] and ``read_out_bias`` [V], if the form uses them.
+      module: network that has the parameters ``read_out`` [D, V] and ``read_out_bias`` [V], if the form uses them.
       embed: embedding of V tokens.
       features_BxTxD: features of each position.
-      form: one of ``options.READ_OUTS``. The bias is the last row of the kernel, and its feature is 1.
+      form: one of ``options.READ_OUTS``. A bias is the last row of the kernel, and its feature is 1.
     """
     if form == "tied":
         return Product(features_BxTxD, embed.embedding.T)
@@ -285,13 +286,13 @@ def read_out(module: nn.Module, embed: nn.Embed, features_BxTxD: Array, form: st
 
 
 def stack(layer: type[nn.Module], length: int, name: str, *further: str, **options: Any) -> type[nn.Module]:
-    """Returns several layers that are compiled as one, except on a GPU.
+    """Returns several stacked layers, which are compiled as a single layer, except on a GPU.
 
     Args:
       layer: class of a layer. Call the result with ``name``.
       length: number of layers.
-      name: name of the layers, which starts with STACKED.
-      further: collections of variables in addition to ``params``.
+      name: name of the layers. It must start with STACKED.
+      further: additional collections of variables besides ``params``.
       options: additional arguments of ``nn.scan``.
     """
     return nn.scan(
@@ -320,8 +321,8 @@ def dropout(x: Array, keys_B: Array | None, rate: float, layer: Array | int) -> 
 
     Args:
       x: [B, ...], in any floating dtype.
-      keys_B: one key per example, or None during evaluation, which does not drop values.
-      rate: probability of dropping a value, in [0, 1).
+      keys_B: one key per example, or None during evaluation, when no values are dropped.
+      rate: probability with which a value is dropped, in [0, 1).
       layer: int32[], index of the dropout layer. Layers with the same index have the same masks.
 
     Returns:

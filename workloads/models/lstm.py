@@ -7,16 +7,16 @@ from workloads.workload import Array, ArrayPair, Model, Product, flax_model, fla
 
 
 def lstm(classes: int, d_model: int) -> Model:
-    """Returns a network of an embedding, one LSTM layer and a linear output layer.
+    """Returns a network with an embedding, one LSTM layer and a linear output layer.
 
-    The LSTM has forget gates (Hochreiter & Schmidhuber 1997).
+    The LSTM (Hochreiter & Schmidhuber 1997) has forget gates.
 
     Args:
       classes: size of the vocabulary V.
       d_model: size D of the embedding, the memory and the output.
 
     Returns:
-      A model of inputs int32[B, T] with logits float32[B, T, V]. Logits at t depend on inputs up to t. Memory and
+      A model that maps inputs int32[B, T] to logits float32[B, T, V]. Logits at t depend on inputs up to t. Memory and
       output start at zero. Forget gates have an extra bias of 1, so new networks remember. The number of parameters is
       V × D + 4 × D × (2 × D + 1) + (D + 1) × V.
 
@@ -53,24 +53,24 @@ def lstm(classes: int, d_model: int) -> Model:
 
 
 def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_out: str = "tied") -> Model:
-    """Returns a network of an embedding and an LSTM layer with projected output (Sak et al. 2014, arXiv 1402.1128).
+    """Returns a network with an embedding and an LSTM layer with projected output (Sak et al. 2014, arXiv 1402.1128).
 
     ``d_model=512`` with ``width=2048`` is LSTM-2048-512 of Jozefowicz et al. (2016, arXiv 1602.02410), but without
-    peepholes and cell clipping. A tied output layer is also the embedding.
+    peepholes and cell clipping. A tied output layer shares its matrix with the embedding.
 
     Args:
       classes: size of the vocabulary V.
-      d_model: size D of the embedding and of the projected output, which is also the input of the next step.
+      d_model: size D of the embedding and of the projected output, which is fed back into the next step.
       width: size W of the memory cell.
       dropout: probability of dropping a value of the embedding or the output during training, in [0, 1).
       read_out: ``tied``, ``untied`` or ``untied_bias``, as in ``transformer_decoder``.
 
     Returns:
-      A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features [B, T, D]
-      and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one additional feature,
-      which is 1. Memory and output start at zero. Forget gates have an extra bias of 1, so new networks remember. The
-      number of parameters is V × D + 4 × W × (2 × D + 1) + W × D. A separate output layer adds V × D, and a bias adds
-      V.
+      A model that takes inputs int32[B, T]. Outputs at t depend on inputs up to t. The outputs are a ``Product`` of
+      features [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one
+      additional feature, which is 1. Memory and output start at zero. Forget gates have an extra bias of 1, so new
+      networks remember. The number of parameters is V × D + 4 × W × (2 × D + 1) + W × D. A separate output layer adds V
+      × D, and a bias adds V.
 
     Raises:
       ValueError: an option is not a positive integer, ``dropout`` is not in [0, 1), or ``read_out`` is unknown.
@@ -111,9 +111,9 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
     """Returns the outputs [T, B, D].
 
     Args:
-      gates_TxBx4W: contribution of the inputs to the gates: input, forget, memory and output.
+      gates_TxBx4W: contribution of the inputs to the input, forget, memory and output gates.
       recurrent_Dx4W: weights of the previous output in the gates.
-      projection_WxD: weights from memory to output, or None if the output has the memory's size.
+      projection_WxD: weights from memory to output, or None if the output has the same size as the memory.
     """
     import jax
     import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A quadratic bowl with gradient noise shaped like its curvature. The expected loss has a closed form."""
+"""A quadratic bowl whose gradient noise is shaped like its curvature. The expected loss has a closed form."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ def quadratic(classes: int, noise: float) -> Model:
     mᵢ starts at 1 and each step sets mᵢ ← (1 − α hᵢ)² mᵢ + α² noise² hᵢ / batch size.
 
     Args:
-      classes: not used, but required of all models.
+      classes: not used, but all models must accept it.
       noise: standard deviation of the noise. 0 gives gradient descent without noise.
 
     Returns:
-      A model of inputs ε float32[B, D], one vector per example. Its output is the loss of each example, float32[B]. It
-      has D parameters.
+      A model that takes inputs ε float32[B, D], one vector per example. Its output is the loss of each example,
+      float32[B]. It has D parameters.
 
     Raises:
       ValueError: ``noise`` is negative.

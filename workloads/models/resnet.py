@@ -18,33 +18,34 @@ def resnet(
     """Returns a ResNet (He et al. 2016, arXiv 1512.03385). ``blocks=[3, 4, 6, 3]`` with ``width=64`` is ResNet-50.
 
     A 7×7 convolution with stride 2 and 3×3 max-pooling with stride 2 are followed by stages of bottleneck blocks,
-    global average pooling, and a linear output layer. A block has a shortcut, and 1×1, 3×3 and 1×1 convolutions with F,
-    F and 4 F filters, each normalized. F is ``width`` in the first stage and doubles with each stage. The first block
-    of each stage has a 1×1 convolution as its shortcut. In all stages but the first, its 3×3 convolution also has
-    stride 2. (He et al. use stride 2 in the first 1×1 convolution instead. This variant is called v1.5.)
+    global average pooling, and a linear output layer. A block has a shortcut and three convolutions, 1×1, 3×3 and 1×1,
+    with F, F and 4 F filters, each followed by normalization. F is ``width`` in the first stage and doubles with each
+    stage. The first block of each stage has a 1×1 convolution as its shortcut. In all stages but the first, its 3×3
+    convolution also has stride 2. (He et al. use stride 2 in the first 1×1 convolution instead. This variant is called
+    v1.5.)
 
-    The scale of the last norm in each block is initialized to 0, so a block initially equals its shortcut. The output
-    layer is initialized with standard deviation 0.01 (Goyal et al. 2017, arXiv 1706.02677).
+    The scale of the last norm in each block is initialized to 0, so each block initially equals its shortcut. The
+    output layer is initialized with standard deviation 0.01 (Goyal et al. 2017, arXiv 1706.02677).
 
     Args:
       classes: size of the output.
-      blocks: number of blocks in each stage. All blocks of a stage except the first are compiled as one.
+      blocks: number of blocks in each stage. All blocks of a stage except the first are compiled as a single block.
       width: filters of the first stage.
       norm: ``ghost`` for ``layers.GhostNorm``, or ``group`` for ``layers.GroupNorm``.
       group: number of adjacent examples in a batch that ``ghost`` normalizes together, at least 2. It must divide all
-        batch sizes. Goyal et al. always use 32. With ``norm=group``, it must be 1.
-      form: ``post_activated``, or ``pre_activated`` if a norm and ReLU come before each convolution of a block instead
-        of after it (He et al. 2016, arXiv 1603.05027). The shortcuts and the first convolution then have no norm, the
-        last block is followed by a norm and ReLU, and all scales start at 1.
+        batch sizes. Goyal et al. always use groups of 32. With ``norm=group``, it must be 1.
+      form: ``post_activated``, or ``pre_activated`` if a norm and ReLU precede each convolution of a block instead of
+        following it (He et al. 2016, arXiv 1603.05027). In that case, the shortcuts and the first convolution have no
+        norm, the last block is followed by a norm and ReLU, and all scales start at 1.
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Convolutions are He-initialized and have no
-      biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000 classes has
-      25,557,032 parameters, or 25,549,352 if it is pre-activated. In general, there are 49 × C × width + 2 × width
-      parameters before the blocks and (P + 1) × classes in the output layer, with P = 4 × F of the last stage. A block
-      with X input channels has X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has an additional X × 4
-      × F + 8 × F. Pre-activated networks have 49 × C × width before the blocks, 2 × P more at the end, and X × F + 9 ×
-      F² + 4 × F² + 2 × X + 4 × F in a block. The first block of a stage has an additional X × 4 × F.
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Convolutions are He-initialized and
+      have no biases. The state holds running means and variances, float32. ResNet-50 with three channels and 1,000
+      classes has 25,557,032 parameters, or 25,549,352 if it is pre-activated. In general, there are 49 × C × width + 2
+      × width parameters before the blocks and (P + 1) × classes in the output layer, with P = 4 × F of the last stage.
+      A block with X input channels has X × F + 9 × F² + 4 × F² + 12 × F, and the first block of a stage has an
+      additional X × 4 × F + 8 × F. Pre-activated networks have 49 × C × width before the blocks, 2 × P more at the end,
+      and X × F + 9 × F² + 4 × F² + 2 × X + 4 × F in a block. The first block of a stage has an additional X × 4 × F.
 
     Raises:
       ValueError: ``blocks`` is not a list of positive integers, ``width`` is not a positive integer, ``norm`` is
@@ -66,7 +67,7 @@ def resnet(
 
 
 def _convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1, inputs: str = "embed") -> Array:
-    """Returns a convolution of whole channels, without a bias."""
+    """Returns a convolution over all channels, without a bias."""
     from workloads.axes import activation
     from workloads.models.layers import conv
 
@@ -75,7 +76,7 @@ def _convolved(x_BxHxWxC: Array, features: int, size: int, stride: int = 1, inpu
 
 
 def _normalized(x_BxHxWxC: Array, norm: str, group: int, train: bool, scale_init: Any = None) -> Array:
-    """Returns the normalization of each channel. The scale starts at 1 by default."""
+    """Returns the result of normalizing each channel. By default, the scale starts at 1."""
     from flax import linen as nn
 
     from workloads.models.layers import GhostNorm, GroupNorm
@@ -173,7 +174,7 @@ def _bottleneck_network(
 
 
 def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> Model:
-    """Returns a ResNet with two 3×3 convolutions per block, like those in the CIFAR experiments of He et al.
+    """Returns a ResNet with two 3×3 convolutions per block, like those for CIFAR-10 by He et al.
 
     ``blocks=[1, 1, 1]`` with ``width=16`` is ResNet-8. A 3×3 convolution and stages of blocks are followed by global
     average pooling and a linear output layer (He et al. 2016, arXiv 1512.03385, section 4.2). Blocks are pre-activated
@@ -183,16 +184,17 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
 
     Args:
       classes: size of the output.
-      blocks: number of blocks by stage.
+      blocks: number of blocks in each stage.
       width: filters of the first stage.
-      norm: ``none``, or ``group`` for ``layers.GroupNorm`` before each ReLU. Neither depends on the batch.
+      norm: ``none``, or ``group`` for ``layers.GroupNorm`` before each ReLU. With either, an example's outputs do not
+        depend on the other examples.
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized output layer, and biases are zero. Without norms, the second convolution of a block is also
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Weights are He-initialized, except for
+      the LeCun-initialized output layer, and biases are zero. Without norms, the second convolution of a block is also
       initialized to zero, so a block initially equals its shortcut. Without norms, a convolution has (9 × channels in +
       1) × channels out parameters, and the output layer has (channels + 1) × classes. ResNet-8 with three channels and
-      ten classes has 75,050.
+      ten classes has 75,050 parameters.
 
     Raises:
       ValueError: ``blocks`` is not a list of positive integers, ``width`` is not a positive integer, or ``norm`` is
@@ -244,7 +246,7 @@ def resnet_basic(classes: int, blocks: Sequence[int], width: int, norm: str) -> 
 
 
 def _whole(x_BxHxWxC: Array) -> Array:
-    """Gathers channels, because every filter of a convolution needs all of them."""
+    """Gathers all channels, because every filter of a convolution needs all of them."""
     from workloads.axes import activation
 
     return activation(x_BxHxWxC, "batch", "", "", "act_embed")

@@ -8,7 +8,7 @@ from workloads.workload import Array, Model, flax_model, flax_model_in_training
 
 
 def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 3, dropout: float = 0.0) -> Model:
-    """Returns a network of convolutions, a fully connected layer of size ``width`` and a linear output layer.
+    """Returns a network with convolutions, a fully connected layer of size ``width`` and a linear output layer.
 
     Generalizes the "Simple CNN" of Shallue et al. (2018), which has two convolutions and one hidden layer.
 
@@ -17,18 +17,18 @@ def simple_cnn(classes: int, channels: Sequence[int], width: int, kernel: int = 
       channels: number of filters in each convolution. Convolutions use SAME padding and are followed by 2×2
         max-pooling.
       width: size of the fully connected layer.
-      kernel: rows and columns K of each filter.
+      kernel: size K of each filter, which has K rows and K columns.
       dropout: probability of dropping an output of the fully connected layer during training, in [0, 1).
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized output layer, and biases are zero. Convolutions have (K² × channels in + 1) × channels out
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Weights are He-initialized, except for
+      the LeCun-initialized output layer, and biases are zero. Convolutions have (K² × channels in + 1) × channels out
       parameters each. The dense layers have (P + 1) × width + (width + 1) × classes, where P is the size of the last
       pooled image, (H >> n) × (W >> n) × channels for n convolutions.
 
     Raises:
       ValueError: ``channels`` is not a list of positive integers, ``width`` or ``kernel`` is not a positive integer, or
-        ``dropout`` is not in [0, 1). ``init`` raises it if the images are too small for this number of poolings.
+        ``dropout`` is not in [0, 1). ``init`` raises it if the images are too small for this number of pooling layers.
     """
     check_list("channels", channels, "[8, 16]")
     check_whole(width=width, kernel=kernel)

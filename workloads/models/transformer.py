@@ -1,4 +1,4 @@
-"""Causal Transformers for next-token prediction, which share their layers."""
+"""Causal Transformers for next-token prediction, which share the code of their layers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ def transformer(classes: int, layers: int, d_model: int, heads: int, attention_b
       attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
-      A model of inputs int32[B, T] with logits float32[B, T, V]. Logits at t depend on inputs up to t. T must be the
-      length of the inputs given to ``init``. The number of parameters is
-      (V + T) × D + layers × (12 × D² + 2 × D) + D.
+      A model that maps inputs int32[B, T] to logits float32[B, T, V]. Logits at t depend on inputs up to t. T must be
+      the length of the inputs given to ``init``. The number of parameters is (V + T) × D + layers × (12 × D² + 2 × D) +
+      D.
 
     Raises:
       ValueError: an option is not a positive integer, or ``heads`` does not divide ``d_model``.
@@ -84,12 +84,13 @@ def transformer_decoder(
     read_out: str = "tied",
     attention_block: int = 0,
 ) -> Model:
-    """Returns the decoder of Vaswani et al. (2017, arXiv 1706.03762) without its encoder. Base: (6, 512, 8, 2048, 0.1).
+    """Returns the decoder of Vaswani et al. (2017, arXiv 1706.03762) without an encoder.
 
-    Positions are sinusoidal. Feed-forward layers use ReLU and biases. The embedding is multiplied by √D at the input.
-    Dropout is applied to the sum of embedding and position, and to the output of each attention and feed-forward layer.
-    Unlike in the paper, layer normalization precedes each of these layers and the output layer, because such networks
-    train without warm-up (Xiong et al. 2020, arXiv 2002.04745).
+    The base model has 6 layers, d_model 512, 8 heads, d_ff 2048 and dropout 0.1. Positions are sinusoidal. Feed-forward
+    layers use ReLU and biases. The embedding is multiplied by √D at the input. Dropout is applied to the sum of
+    embedding and position, and to the output of each attention and feed-forward layer. Unlike in the paper, layer
+    normalization precedes each of these layers and the output layer, because such networks can be trained without
+    warm-up (Xiong et al. 2020, arXiv 2002.04745).
 
     Args:
       classes: size of the vocabulary V.
@@ -103,10 +104,10 @@ def transformer_decoder(
       attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
-      A model of inputs int32[B, T]. Outputs at t depend on inputs up to t. They are a ``Product`` of features [B, T, D]
-      and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one additional feature,
-      which is 1. The number of parameters is V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2 × D. A separate
-      matrix adds V × D, and a bias adds V.
+      A model that takes inputs int32[B, T]. Outputs at t depend on inputs up to t. The outputs are a ``Product`` of
+      features [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one
+      additional feature, which is 1. The number of parameters is V × D + layers × (4 × D² + 2 × D × F + F + 5 × D) + 2
+      × D. A separate matrix adds V × D, and a bias adds V.
 
     Raises:
       ValueError: an option is not a positive integer, ``heads`` does not divide ``d_model``, ``dropout`` is not
@@ -178,17 +179,17 @@ def transformer_rotary(
       heads: number H of attention heads.
       kv: dimensions K of a head, an even number.
       d_ff: hidden size F of each feed-forward layer.
-      gated: whether the feed-forward is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise it uses GELU.
+      gated: whether the feed-forward layer is gated by SiLU (Shazeer 2020, arXiv 2002.05202). Otherwise, it uses GELU.
       tied: whether the embedding, multiplied by √D at the input, is also the output layer.
       key_heads: number G of key and value heads, each shared by H / G adjacent query heads (grouped-query attention,
         Ainslie et al. 2023, arXiv 2305.13245). With 0, G is H.
-      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier ones.
+      window: number of tokens that a token attends to, including itself. With 0, it attends to all earlier tokens.
       attention_block: number of tokens of a block of blocked attention, or 0 to store all scores.
 
     Returns:
-      A model of inputs int32[B, T] with logits float32[B, T, V], rounded to the dtype of the network. Logits at t
-      depend on inputs up to t. The number of parameters is
-      V × D × (2 − tied) + layers × (2 × D × (H + G) × K + (2 + gated) × D × F + 2 × D) + D.
+      A model that maps inputs int32[B, T] to logits float32[B, T, V], rounded to the dtype of the network. Logits at t
+      depend on inputs up to t. The number of parameters is V × D × (2 − tied) + layers × (2 × D × (H + G) × K + (2 +
+      gated) × D × F + 2 × D) + D.
 
     Raises:
       ValueError: a size is not a positive integer, ``kv`` is odd, ``key_heads`` does not divide ``heads``, or
@@ -272,13 +273,13 @@ def _rotary_layer(
 
 
 def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callable[[Array], Array]) -> Array:
-    """Returns attention within each of B sequences of T positions, projected to the shape of ``x``.
+    """Returns attention within each of the B sequences of T positions, projected to the shape of ``x``.
 
     Args:
       x: [B, T, D] or [B · T, D].
       positions: B and T.
       heads: number of heads.
-      attention: function from queries, keys and values [B, T, 3, H, K] to [B, T, H, K].
+      attention: function that maps queries, keys and values [B, T, 3, H, K] to [B, T, H, K].
     """
     from workloads.axes import kept
     from workloads.models.layers import dense, heads_apart
@@ -290,7 +291,7 @@ def _attended(x: Array, positions: Sequence[int], heads: int, attention: Callabl
 
 
 def _attention(qkv_BxTx3xHxK: Array) -> Array:
-    """Returns causal attention with the order of operations that published results of ``transformer`` depend on."""
+    """Returns causal attention. Published results of ``transformer`` depend on its order of operations."""
     import jax
     from jax import numpy as jnp
 

@@ -10,7 +10,7 @@ from workloads.workload import Array, Model, flax_model_in_training
 def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dropout: float) -> Model:
     """Returns a VGG network without normalization (Simonyan & Zisserman 2015, arXiv 1409.1556).
 
-    Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] are its configuration A, VGG-11.
+    Stages [[64], [128], [256, 256], [512, 512], [512, 512]] and widths [4096, 4096] give configuration A, VGG-11.
 
     Args:
       classes: size of the output.
@@ -20,14 +20,14 @@ def vgg(classes: int, stages: Sequence[Sequence[int]], widths: Sequence[int], dr
       dropout: probability of dropping an output of a fully connected layer during training, in [0, 1).
 
     Returns:
-      A model of inputs float32[B, H, W, C] with logits float32[B, classes]. Weights are He-initialized, except for the
-      LeCun-initialized output layer, and biases are zero. Convolutions have (9 × channels in + 1) × channels out
+      A model that maps inputs float32[B, H, W, C] to logits float32[B, classes]. Weights are He-initialized, except for
+      the LeCun-initialized output layer, and biases are zero. Convolutions have (9 × channels in + 1) × channels out
       parameters each, and fully connected layers have (inputs + 1) × outputs. VGG-11 on 224×224 pixels with three
-      channels and 1,000 classes has 132,863,336.
+      channels and 1,000 classes has 132,863,336 parameters.
 
     Raises:
       ValueError: ``stages`` or ``widths`` are not lists of positive integers, or ``dropout`` is not in [0, 1). ``init``
-        raises it if the images are too small for this number of poolings.
+        raises it if the images are too small for this number of pooling layers.
     """
     is_list = isinstance(stages, Sequence) and not isinstance(stages, str) and len(stages) > 0
     if not is_list or not all(map(is_whole_list, stages)):
