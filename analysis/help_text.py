@@ -104,8 +104,8 @@ The interval includes a model error of up to 0.35 octaves. It is smaller if the 
 knee, or if the data are exact. Four findings change the verdict, and the reason names them: a slope other than -1 at
 small batch sizes, a slope other than 0 at large ones, a knee that is sharper on one side, and a search that gets harder
 with batch size. Then no interval is reported, only a lower bound if there is one. The interval does not cover
-deviations that the data do not show. A true slope of -0.85 shifts the estimate by 0.75 octaves and is detected in half of the
-low-noise curves (`coverage` reports the rate of detection for each). Look at the figures as well as the numbers.
+deviations that the data do not show. A true slope of -0.85 shifts the estimate by 0.75 octaves and is detected in half
+of the low-noise curves (`coverage` reports the rate of detection for each). Look at the figures as well as the numbers.
 """
 COVERAGE = """\
 How often the statements of `fit` are true, on simulated searches with known answers.
