@@ -46,7 +46,7 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Groups remarks on numbered rows: each once, with its row numbers, such as ``rows 2, 3: at 64 trials``."""
+    """Groups remarks on numbered rows: each once, with its row numbers, such as ``rows 2, 3: 64 trials per batch size``."""
     rows = {
         remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
     }

@@ -159,5 +159,6 @@ def points(confirmed: Sequence[Confirmed]) -> Points:
     span = "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
     notes = [f"medians of {span} new seed{'s' if counts[-1] > 1 else ''}"]
     if dropped:
-        notes.append(f"at least half of the repeats never reached the target at {text.batch_sizes(dropped)}, dropped")
+        where = text.batch_sizes(dropped)
+        notes.append(f"left out: {where}, at which at least half of the repeats never reached the target")
     return Points(sizes, low, high, np.ones(len(reached)), None, tuple(notes), "")

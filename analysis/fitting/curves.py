@@ -16,6 +16,7 @@ from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results import store
 from results.aliases import Strings
+from results.bad_input import number_of
 from results.catalog.overview import Overview
 from results.durable import Folder
 from results.plans.kinds import along
@@ -206,13 +207,13 @@ def points(curve: Curve) -> Points:
     at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
     notes = _notes_on_runs(curve)
     if k:
-        notes.append("at 1 trial" if k == 1 else f"at {k} trials")
+        notes.append(f"{number_of(k, 'trial')} per batch size")
     sizes = at["batch_size"].unique()
     if at_start:
         notes.append(f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out")
     dropped = sorted(set(curve.batch_sizes) - set(sizes) - set(at_start))
     if dropped:
-        notes.append(f"no trial reached the target at {text.batch_sizes(dropped)}, dropped")
+        notes.append(f"left out: {text.batch_sizes(dropped)}, at which no trial reached the target")
     notes += curve.notes
     if not len(sizes):
         return no_points(refusal="; ".join(notes)) if at_start else no_points(tuple(notes))

@@ -26,7 +26,7 @@ from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extents
 from analysis.fitting.narrowing import Narrowing
 from results import bounds, progress
-from results.bad_input import BadInput, meaning, nearest
+from results.bad_input import BadInput, meaning, nearest, number_of
 from results.printing import Report
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
@@ -87,9 +87,8 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
         notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
     n = int((~only_bounded).sum())
     if n < FEWEST_BATCH_SIZES:
-        left = " left" if only_bounded.any() or points.notes else ""
-        plural = "" if n == 1 else "s"
-        notes.append(f"{n} batch size{plural}{left}, but a fit needs {FEWEST_BATCH_SIZES}")
+        usable = "usable " if only_bounded.any() or points.notes else ""
+        notes.append(f"only {number_of(n, f'{usable}batch size')}, but a fit needs {FEWEST_BATCH_SIZES}")
         if only_bounded.any():
             notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
@@ -234,7 +233,7 @@ def _points(rows: pd.DataFrame) -> Points:
     if at_start:
         notes.append(f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out")
     if dropped:
-        notes.append(f"no trial reached the target at {text.batch_sizes(dropped)}, dropped")
+        notes.append(f"left out: {text.batch_sizes(dropped)}, at which no trial reached the target")
     high = finished["steps_high"].to_numpy()
     low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()
     return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
@@ -351,10 +350,10 @@ def _in_words(row: Mapping[Hashable, Any], verdict: str, name: str) -> str:
 
 
 def critical_in_words(points_fit: PointsFit) -> str:
-    """Formats the critical batch size as ``64 [58, 70]``, ``at least 9,170``, or ``not identified``."""
+    """Formats the critical batch size as ``64 [58, 70]``, ``at least 9,170``, or ``unknown``."""
     fit = points_fit.fit
     if fit is None:
-        return "not identified"
+        return "unknown"
     return text.statement(points_fit.verdict, *map(text.number, (fit.critical_batch_size, fit.low, fit.high)))
 
 

@@ -57,7 +57,7 @@ def test_true_curves_are_inside_their_intervals(swept, cli):
         assert not row["pays_up_to_high"] < 4 * critical
         assert row["efficient_up_to_low"] < 0.2 * critical + 1.2 * BATCH_SIZES[1] < row["efficient_up_to_high"]
         assert row["s_min"] == pytest.approx(plateau, rel=0.15)
-        assert row["reason"] == "at 24 trials; no trial reached the target at batch size 1, dropped"
+        assert row["reason"] == "24 trials per batch size; left out: batch size 1, at which no trial reached the target"
         assert abs(row["half_trials_octaves"]) < 0.3
 
 
@@ -66,7 +66,7 @@ def test_text_shows_intervals_and_reasons(swept, cli):
     header = out.splitlines()[0]
     assert header.index("pays up to") < header.index("efficient up to") < header.index("critical batch size")
     assert "half the trials" in header
-    assert "rows 1, 2, 3: at 24 trials; no trial reached the target at batch size 1, dropped" in out.splitlines()
+    assert "rows 1, 2, 3: 24 trials per batch size; left out: batch size 1, at which no trial reached the target" in out.splitlines()
     assert "Assumed: slope -1 at small batch sizes" in out
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
 
@@ -94,7 +94,7 @@ def test_every_batch_size_counts_with_equally_many_trials(folder):
     assert points.high[0] == 52_000
     assert points.low[0] == 9
     more = "pays and efficient up to use the expected best of 3 where a batch size has more trials"
-    assert points.notes == ("at 3 trials", more)
+    assert points.notes == ("3 trials per batch size", more)
 
 
 def test_trials_that_were_lost_count_only_if_they_reached(folder):
@@ -127,7 +127,7 @@ def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
     (curve,) = curves.of_store(*steps.load(folder))
     points = curves.points(curve)
     assert points.batch_size[0] == 2
-    assert points.notes == ("at 1 trial", "no trial reached the target at batch size 1, dropped")
+    assert points.notes == ("1 trial per batch size", "left out: batch size 1, at which no trial reached the target")
 
 
 def test_pruned_curves_weigh_alike_and_say_so(folder):
@@ -152,11 +152,11 @@ def test_pruned_curves_with_unequal_trials_are_refused(folder, cli):
     assert "run batch size 1 (2), 2 (2), 4 (2), 8 (2), 16 (2) with trials=3 like the others" in row["reason"]
 
 
-@pytest.mark.parametrize(("count", "words"), [(4, "4 batch sizes left"), (1, "1 batch size left")])
+@pytest.mark.parametrize(("count", "words"), [(4, "only 4 usable batch sizes"), (1, "only 1 usable batch size")])
 def test_too_few_batch_sizes(folder, count, words):
     publish_curve(folder, BATCH_SIZES[:count])
     (row,) = curve_fits.table(folder).to_dict("records")
-    assert (row["verdict"], row["reason"]) == ("not_identified", f"at 3 trials; {words}, but a fit needs 5")
+    assert (row["verdict"], row["reason"]) == ("not_identified", f"3 trials per batch size; {words}, but a fit needs 5")
     assert np.isnan([row["s_min"], row["critical_batch_size_low"], row["sharpness"]]).all()
 
 
@@ -218,7 +218,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))
     (row,) = fits.table(*fits.of_file(file)).to_dict("records")
     assert row["verdict"] == "identified"
-    assert row["reason"].endswith("no trial reached the target at batch sizes 1, 8, dropped")
+    assert row["reason"].endswith("left out: batch sizes 1, 8, at which no trial reached the target")
 
 
 def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
