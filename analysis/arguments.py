@@ -90,7 +90,7 @@ def module(options: argparse.Namespace) -> str:
 
 
 def requested_target(options: argparse.Namespace) -> TargetRequest:
-    """Returns the metric and value given by ``--metric`` and ``--value``, or ``reruns``, or None without options."""
+    """Returns the metric and value given by ``--metric`` and ``--value``, or ``reruns``. None if neither is given."""
     if options.target == RERUNS and (options.metric is not None or options.value is not None):
         raise BadInput("--target reruns excludes --metric and --value: it reads the target from the reruns")
     if options.target == RERUNS:
@@ -143,7 +143,7 @@ def _add_published(sub: CommandParser) -> None:
 
 
 def _add_source(sub: CommandParser, *, required: bool = True) -> Any:
-    """Adds --store and --points, which exclude each other, and returns their group."""
+    """Adds --store and --points, which are mutually exclusive, and returns their group."""
     source = sub.add_mutually_exclusive_group(required=required)
     source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
@@ -162,7 +162,7 @@ _percent.__name__ = "percentage above 0 and below 100"  # argparse prints it: in
 
 
 def _add_extents(sub: CommandParser) -> None:
-    """Adds the options of *pays up to* and *efficient up to*."""
+    """Adds the options for computing *pays up to* and *efficient up to*."""
     _add_gain(sub)
     meaning = "`curves` averages over plausible curves, `nothing` allows for every convex curve (curves)"
     sub.add_argument("--assume", choices=("curves", "nothing"), default="curves", help=meaning)

@@ -1,4 +1,4 @@
-"""Compares two stores or releases: their results for the same studies, and any contradictions."""
+"""Compares the results of two stores or releases for the same studies, and finds contradictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "fac
 
 
 def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFrame:
-    """Returns the table ``COLUMNS``: answers by workload, batch size and target, critical batch sizes, factorizations.
+    """Returns a table with the columns ``COLUMNS``: answers, critical batch sizes and factorizations in A and B.
 
     Args:
       a, b: folders of stores or releases.
@@ -57,7 +57,7 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
 
 
 def _separated(rows: Sequence[Json]) -> list[Json]:
-    """Adds the plan fields that separate rows with the same names."""
+    """Adds the plan fields that distinguish rows with the same names."""
     groups: dict[tuple[Any, ...], dict[str, Fields]] = {}
     for row in rows:
         groups.setdefault(_names(row), {})[digest(row[PLAN])] = row[PLAN]
@@ -74,7 +74,7 @@ def differs(table: pd.DataFrame) -> bool:
 
 
 class _Contents:
-    """The contents of a store or release: trials by the names of their studies, curves and factorizations."""
+    """The contents of a store or release: trials by study name, curves and factorizations."""
 
     def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
@@ -135,7 +135,7 @@ def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, 
 
 
 def as_text(table: pd.DataFrame, a: object, b: object) -> str:
-    """Formats the tables as text: all rows except equal answers, with the count of each result."""
+    """Formats the tables as text: all rows except equal answers, and the number of rows with each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
         own = table[table["what"].isin(what)]
@@ -189,7 +189,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
 
 
 def _statement(row: Mapping[Any, Any], side: str) -> str:
-    """Formats one place's statement: an interval of steps, a critical batch size, or a number and its source."""
+    """Formats the result of A or B: an interval of steps, a critical batch size, or a number and its source."""
     low, high, words = (row[f"{side}_{name}"] for name in ("low", "high", "words"))
     if not isinstance(words, str):
         return ""

@@ -1,10 +1,10 @@
-"""Contradictions: determines whether two places' results for the same quantity can both be true.
+"""Contradictions: determines whether two stores' results for the same quantity can both be true.
 
-Studies with equal seeds tried the same trials. They contradict each other if the censoring intervals of a trial are
-disjoint, whether or not the studies are pruned. Independent searches contradict each other if the 90 % bands of the
-median best of k' are disjoint, at equal k and k'. Critical batch sizes contradict each other if the intervals of their
-verdicts are disjoint. Times on devices of one kind contradict each other if the slowest epoch in one place is faster
-than the fastest in the other.
+Studies with equal seeds ran the same trials. They contradict each other if the censoring intervals of any trial are
+disjoint, even if the studies are pruned. Independent searches contradict each other if the 90 % bands of their median
+best of k' trials are disjoint. Both bands use the same k and k'. Critical batch sizes contradict each other if the
+intervals that their verdicts report are disjoint. Times on the same kind of device contradict each other if the slowest
+epoch in one store is faster than the fastest epoch in the other.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Reading(NamedTuple):
-    """The statement of one place: an interval (infinite if open or not reached), and a word that describes it."""
+    """The result from one store: an interval (infinite if open or not reached), and a word that describes it."""
 
     low: float
     high: float
@@ -38,9 +38,9 @@ class Reading(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The same quantity in A and in B. A side is None if that place lacks it.
+    """The same quantity in A and B. A side is None if its store lacks the quantity.
 
-    ``why`` is set if both places have candidates that cannot be matched one to one.
+    ``why`` is set if both stores have candidates, but these cannot be matched one to one.
     """
 
     a: Any
@@ -52,9 +52,9 @@ class Finding(NamedTuple):
     """The result of comparing a pair.
 
     Attributes:
-      a, b: statement of each place, or None if it is missing.
+      a, b: result from each store, or None if it is missing.
       result: same, agree, differ, not_judged, only_a or only_b.
-      why: basis of the judgement, or the reason for not judging.
+      why: basis of the result, or the reason why the pair was not judged.
     """
 
     a: Reading | None
@@ -78,7 +78,7 @@ def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]
 
 
 def stream(one: StudyTrials) -> Hashable:
-    """Returns the seed of the random numbers, which is equal for studies with the same trials."""
+    """Returns the random seed of a study. Studies with the same trials have the same seed."""
     return one.study.stream
 
 
@@ -139,7 +139,7 @@ def plan_of(one: MeasuredFactorization) -> Hashable:
 
 
 def comparison_key(one: MeasuredFactorization) -> Hashable:
-    """Returns everything that must match for two factorizations to be comparable, in any search."""
+    """Returns all properties that must match for two factorizations to be comparable, whatever their searches."""
     study = one.study
     shared = (*COMPUTATION, "cores", "evaluation_rows")
     return study.dataset, factorizations.data_label(one), *(getattr(study, field) for field in shared)
@@ -162,7 +162,7 @@ def stated_interval(points_fit: PointsFit) -> Reading:
 
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
-    """Compares each trial in both places. The steps must be equal as far as both places ran the trial."""
+    """Compares the trials that both stores have. The intervals of their steps to target must overlap."""
     here, there = a.rows_in_k, b.rows_in_k
     both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
     if not len(both):
@@ -181,7 +181,7 @@ def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
 
 
 def _best(rows: pd.DataFrame) -> Reading:
-    """Returns the answer by the minimum rule."""
+    """Returns the answer under the minimum rule."""
     reached = rows[rows["outcome"] == trials.REACHED]
     if not len(reached):
         return Reading(np.inf, np.inf, NOT_REACHED)
@@ -215,7 +215,7 @@ def _verdict(a: Reading, b: Reading) -> str:
 
 
 def _beyond(low: Any, high: Any) -> Any:
-    """Returns whether an interval above ``low`` lies beyond one up to ``high``. An interval from 0 may include 0."""
+    """Returns whether an interval starting at ``low`` lies above one ending at ``high``. From 0, it may include 0."""
     return (low >= high) & (low > 0)
 
 

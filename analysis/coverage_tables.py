@@ -1,4 +1,4 @@
-"""Coverage tables: how often fits hold in scenarios, each simulated with a separate seed."""
+"""Coverage tables: how often fits are correct in simulated scenarios. Each scenario has a separate seed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -25,11 +25,11 @@ def table(
     datasets: int,
     report: Report,
 ) -> pd.DataFrame:
-    """Returns one or more rows per requested scenario, in order.
+    """Returns one or more rows for each requested scenario, in order.
 
     Args:
       title: title of the progress line.
-      every: all scenarios. A scenario's position here and the seed determine its random numbers.
+      every: all scenarios. The random numbers of a scenario depend on the seed and on its position in this list.
       wanted: scenarios to run, or empty for all.
       row: function that simulates and fits a scenario's data sets, and returns its row or rows.
       seed: seed of the simulation.
@@ -66,7 +66,7 @@ def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame
 
 
 def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -> str:
-    """Formats a summary as text: the column ``by``, scenarios if present, shares by heading, octaves and aim."""
+    """Formats a summary as text: the column ``by``, scenarios (if present), shares by heading, octaves and aim."""
     rows = []
     for rate in rates.to_dict("records"):
         cells = {title: str(rate[by])}
@@ -85,16 +85,16 @@ def percent(share: float) -> str:
 def rates(
     verdicts: Sequence[str], low: np.ndarray, high: np.ndarray, truth: np.ndarray | float, slack: float = 0.0
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Returns the rates of verdicts and of statements that hold.
+    """Returns how often each verdict occurs, and how often verdicts are correct.
 
     Args:
       verdicts: verdicts of d data sets.
       low, high: float64[d], ends of the intervals, NaN if open.
       truth: true value for each data set, or for all of them.
-      slack: relative tolerance for an end at the truth.
+      slack: relative tolerance when an end is compared with the true value.
 
     Returns:
-      Whether each statement holds, bool[d], which is false if there is no statement, and columns of a coverage table:
+      Whether each verdict is correct, bool[d] (false if it makes no statement), and columns of a coverage table:
       covered, the verdicts and octaves.
     """
     words = np.array(verdicts)

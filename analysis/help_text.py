@@ -1,4 +1,4 @@
-"""The --help text of every command. The meanings of the columns are in ``columns``."""
+"""The --help text of every command. The meanings of the columns are defined in ``columns``."""
 
 from collections.abc import Mapping
 
@@ -269,7 +269,7 @@ needs vl-convert-python, which contains the chart library: pip install 'scaling-
 
 
 def meanings(columns: Mapping[str, str]) -> str:
-    """Returns one line for every column: its name and its meaning."""
+    """Returns one line for each column, with its name and meaning."""
     width = max(map(len, columns)) + 2
     return "\n".join(f"  {name:{width}}{meaning}" for name, meaning in columns.items()) + "\n"
 

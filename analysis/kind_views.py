@@ -1,4 +1,4 @@
-"""The presentation of kinds of studies in tables, figures and reports, and the functions that read and show them."""
+"""How each kind of study is presented in tables, figures and reports, and the functions that read and show them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -15,14 +15,14 @@ BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layout", "paper"
 
 
 class Figure(NamedTuple):
-    """A row of ``figures.registry.FIGURES``.
+    """A figure in ``figures.registry.FIGURES``.
 
     Attributes:
-      source: ``figures`` of a kind in ``PRESENTATIONS``, ``paper``, ``published`` for numbers from a paper, or
-        ``workloads`` for batch-size workloads that a request selects.
+      source: source of the data: ``figures`` of a kind in ``PRESENTATIONS``, ``paper``, ``published`` (numbers from a
+        paper) or ``workloads`` (batch-size workloads selected by a request).
       function: dotted name of the function that yields the pictures.
       shows: description in the list of figures.
-      arguments: arguments for the function, after the data.
+      arguments: arguments passed to the function, after the data.
       credit: credit to add to each picture's title.
     """
 
@@ -40,8 +40,8 @@ class Section(NamedTuple):
       name: name in the page's address.
       title: title in the navigation.
       module: dotted name of a module with two functions. ``section`` takes the studies, each with its group number, and
-        the number of preceding charts, and returns HTML and charts. ``words`` returns the words by which the search
-        finds studies of a group.
+        the number of preceding charts, and returns HTML and charts. ``words`` returns the search terms for the studies
+        in a group.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Section(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command of ``python -m analysis`` that prints a table with a row per study.
+    """A command of ``python -m analysis`` that prints a table with one row per study.
 
     Attributes:
       name: name of the command.
       summary: one-line description of the command.
-      help: help text of the command, before the columns.
+      help: help text of the command, shown before the columns.
       module: dotted name of a module with the functions ``table``, ``as_text`` and ``remarks``, which take the studies,
         and ``absent``, which returns the error for a store without such studies.
       fits: dotted name of the function that returns the table and the text for ``--fit``, if the command has this
@@ -79,14 +79,14 @@ class Presentation(NamedTuple):
 
     Attributes:
       title: title in the report.
-      question: question that the studies answer, as a sentence.
-      answers: whether tables list their steps to target.
+      question: question answered by the studies, as a full sentence.
+      answers: whether tables list steps to target for these studies.
       optimizer_label: function that returns a plan's optimizer, for the report's filters.
       load: dotted name of the function that reads the studies of a store. Except for source ``batch``, it returns
         objects with the attribute ``study``.
-      source: source of the figures, the name of a kind. Kinds with the same source are drawn together.
-      columns: columns of the table, with their meanings.
-      figures: rows of the figures, by name.
+      source: source of the figures, which is the name of a kind. Kinds with the same source are drawn together.
+      columns: columns of the table and their meanings.
+      figures: figures of the kind, by name.
       section: section of the report page.
       command: command that prints the table.
     """
@@ -218,20 +218,20 @@ PRESENTATIONS = {
 
 
 def drawn_as(source: str, commits: Iterable[K]) -> list[K]:
-    """Returns the studies whose figures come from this source."""
+    """Returns the studies whose figures use this source."""
     return [commit for commit in commits if PRESENTATIONS[commit.kind].source == source]
 
 
 def drawn(commits: Iterable[HasKind]) -> set[str]:
-    """Returns the figure sources for the kinds of these studies."""
+    """Returns the figure sources of the kinds of these studies."""
     return {PRESENTATIONS[commit.kind].source for commit in commits} - {""}
 
 
 def commands() -> dict[str, tuple[Command, Presentation]]:
-    """Returns the commands of kinds by name, each with its row."""
+    """Returns the commands of all kinds by name, each with the presentation of its kind."""
     return {row.command.name: (row.command, row) for row in PRESENTATIONS.values() if row.command}
 
 
 def labels(study: Plan) -> tuple[str, str, str]:
-    """Returns the data set, model and optimizer for filters."""
+    """Returns the data set, model and optimizer of a study, for filters."""
     return study.labels.dataset, study.labels.model, PRESENTATIONS[study.kind].optimizer_label(study)

@@ -1,4 +1,4 @@
-"""Layouts: a store's studies of kind ``layout``, with their counted, predicted and measured costs."""
+"""Layouts: the studies of kind ``layout`` in a store, with counted, predicted and measured costs."""
 
 import dataclasses
 import functools
@@ -36,8 +36,8 @@ class MeasuredLayout:
 
     Attributes:
       study: the study's plan.
-      losses: float64[steps], losses of the first trial before each step, or empty if no step ran.
-      row: measurement columns at the last step of the first trial, by name. Missing values are None.
+      losses: float64[steps], losses of the first trial, each before a step. Empty if no step ran.
+      row: values of the measurement columns at the last step of the first trial, by name. Missing values are None.
     """
 
     study: LayoutStudy
@@ -61,7 +61,7 @@ class MeasuredLayout:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """The fields that determine the loss, which is equal for all studies in a family."""
+        """The fields that determine the loss. All studies in a family should have equal losses."""
         one = self.study
         return one.stream, one.seed, one.precision
 
@@ -97,7 +97,7 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
 
 
 def predicted(study: LayoutStudy, row: Row) -> Row:
-    """Returns the predicted columns of a step from its counted columns and the shape of its model."""
+    """Predicts the columns of a step from its counted columns and the shape of its model."""
     hardware = described(row["hardware"])
     assert hardware is not None  # rows of the table, with options
     mesh = _pairs(study.mesh, int)
@@ -125,10 +125,10 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
 
 
 def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
-    """Returns the work of a device: counted FLOPs, and the memory traffic of matmuls, which follows from the shape.
+    """Returns the work of a device: the counted FLOPs, and the memory traffic of matmuls, which follows from the shape.
 
-    The store does not contain the traffic of other models, and the closed form does not cover other forms of attention.
-    In these cases, each byte held in memory counts as written and read once.
+    The closed form does not cover all models and forms of attention. For those that it does not cover, each byte held
+    in memory is assumed to be written once and read once.
     """
     flops = row["executed_flops"] / study.device_count
     shape = study.model_options
@@ -152,8 +152,8 @@ def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
 def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
     """Scales predictions by the median ratio of measured to predicted steps of other layouts.
 
-    These layouts have the same device and precision, and a step of similar size. If enough of them have the same model,
-    the others are not used. Predictions for measured steps are not scaled, because they are compared with the
+    The other layouts must have the same device and precision, and a step of similar size. If enough of them have the
+    same model, only these are used. Predictions of measured steps are not scaled, because they are compared with the
     measurements.
     """
     timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
@@ -165,7 +165,7 @@ def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
 
 
 def _alike(one: MeasuredLayout, other: MeasuredLayout) -> bool:
-    """Returns whether the measured step of another layout can scale the prediction of this layout."""
+    """Returns whether the measured step of another layout can be used to scale the prediction of this layout."""
     if (_device(one), one.study.precision) != (_device(other), other.study.precision):
         return False
     return predictions.alike(*(each.number("executed_flops") / each.study.device_count for each in (one, other)))
@@ -177,7 +177,7 @@ def _device(one: MeasuredLayout) -> str:
 
 
 def _scaled(one: MeasuredLayout, others: Sequence[MeasuredLayout]) -> MeasuredLayout:
-    """Returns a layout with predicted seconds that agree on average with the measured steps of other layouts."""
+    """Scales a layout's predicted seconds so that they agree, on average, with the measured steps of other layouts."""
     own = [other for other in others if other.study.labels.model == one.study.labels.model]
     anchors = own if len(own) >= predictions.FEWEST else others
     range_of = math.sqrt(one.number("predicted_step_seconds_high") / one.number("predicted_step_seconds_low"))
@@ -192,7 +192,7 @@ def _scaled(one: MeasuredLayout, others: Sequence[MeasuredLayout]) -> MeasuredLa
 
 
 def _pairs(text: str, of: Callable[[str], Any]) -> dict[str, Any]:
-    """Returns the pairs in a mesh or a layout. If several have the same name, the first one counts."""
+    """Returns the pairs in the text of a mesh or a layout. If several have the same name, the first one counts."""
     split = [pair.partition(":") for pair in text.split(";") if pair]
     return {name.strip(): of(value.strip()) for name, _, value in reversed(split)}
 
@@ -204,7 +204,7 @@ def absent(folder: Folder) -> BadInput:
 
 
 def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
-    """Returns the table ``COLUMNS``, one row per study."""
+    """Returns a table with the columns ``COLUMNS`` and one row per study."""
     rows = []
     for one in layouts:
         fields = {
@@ -217,7 +217,7 @@ def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
 
 
 def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
-    """Returns whether the losses equal the family's medians, or None if there are no losses or other studies."""
+    """Returns whether the losses equal the family's medians. None if there are no losses or no other studies."""
     others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
     if not len(one.losses) or len(others) < 2:
         return None
@@ -250,7 +250,7 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
 
 
 def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
-    """Returns the notes, and an explanation of the reasons for rejections."""
+    """Returns the notes, and an explanation of why layouts were rejected."""
     result = notes(layouts)
     if any(one.refused for one in layouts):
         result.append("--csv explains each refusal")
@@ -258,7 +258,7 @@ def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
 
 
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
-    """Formats the table as text: accepted layouts, by cost."""
+    """Formats the table of accepted layouts as text, sorted by cost."""
     shown = [one for one in layouts if not one.refused]
     rows = []
     for one in sorted(shown, key=lambda each: (each.study.labels.model, each.study.engine, each.number("wire_bytes"))):

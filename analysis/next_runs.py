@@ -1,4 +1,4 @@
-"""Next runs: the additional runs of each curve in a store that narrow *pays up to* most for their cost."""
+"""Next runs: for each curve in a store, the additional runs that narrow *pays up to* most per unit of cost."""
 
 import functools
 import importlib.resources
@@ -44,12 +44,12 @@ DEFAULTS = {"pruning": "exact", "stop": "target", "seed": 0}  # settings of a sw
 
 
 class Costs(NamedTuple):
-    """The cost of a curve's trials: device-hours, or examples if there are no times.
+    """The cost of a curve's trials, in device-hours, or in examples if there are no times.
 
     Attributes:
-      ln_batch: float64[n], ln of the batch sizes with times, sorted.
+      ln_batch: float64[n], ln of the timed batch sizes, sorted.
       ln_hours: float64[n], ln of the device-hours per step at these batch sizes.
-      lasted: mean steps of a trial, as a multiple of the steps to target.
+      lasted: mean number of steps of a trial, as a multiple of the steps to target.
     """
 
     ln_batch: np.ndarray
@@ -62,7 +62,7 @@ class Costs(NamedTuple):
         return len(self.ln_batch) > 0
 
     def step(self, batch_size: float) -> float:
-        """Returns the cost of a step. Beyond the timed batch sizes, it grows with the batch size."""
+        """Returns the cost of a step. Above the timed batch sizes, it grows in proportion to the batch size."""
         if not self.timed:
             return batch_size
         beyond = max(0.0, float(np.log(batch_size) - self.ln_batch[-1]))
@@ -82,8 +82,8 @@ class NextRuns(NamedTuple):
       costs: cost of the curve's trials.
       spent: cost of all trials so far.
       best: the suggestions, in order.
-      commands: command for each suggestion, or the runs to perform.
-      reason: reason why there are no suggestions, or a remark.
+      commands: the command for each suggestion, or a description of the runs.
+      reason: reason why there are no suggestions, or a note.
     """
 
     one: CurveFits
@@ -157,7 +157,7 @@ def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float)
 
 
 def _hours(commits: Sequence[Commit]) -> dict[float, float]:
-    """Returns the device-hours of a step by batch size, sorted, as the median over runs."""
+    """Returns the median device-hours per step over runs, by batch size, sorted."""
     hours: dict[float, list[float]] = {}
     for commit in commits:
         for row in read_table(commit, "studies").to_pylist():
@@ -168,7 +168,7 @@ def _hours(commits: Sequence[Commit]) -> dict[float, float]:
 
 
 def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
-    """Returns the cost of a curve's trials, and of all trials so far."""
+    """Returns the cost of a curve's trials, and the total cost of all trials so far."""
     hours = _hours(commits)
     costs = Costs(np.log(np.array([*hours])), np.log(np.array([*hours.values()])), 1.0)
     points = one.selected.points
@@ -184,18 +184,19 @@ def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
 def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], *, recorded: bool) -> list[float]:
     """Returns the rounded batch sizes that can be run.
 
-    A batch larger than all previous ones may not fit in memory, or may exceed the training set. It is omitted unless
-    ``python -m sweeps.plan`` accepts it. Recorded runs can accumulate gradients over smaller batches.
+    A batch that is larger than all previous ones may not fit in memory, or may exceed the training set. Such batches
+    are omitted unless ``python -m sweeps.plan`` accepts them. Recorded runs can always accumulate gradients over
+    smaller batches.
     """
     whole = sorted({float(max(1, round(size))) for size in sizes} - set(data.batch_size.tolist()))
     return [size for size in whole if size < data.batch_size[-1] or recorded or (words and _planned(words, size))]
 
 
 def sweep_words(commits: Sequence[Commit]) -> list[str]:
-    """Returns the settings of ``python -m sweeps`` that produce a curve's studies, without batch size and trials.
+    """Returns the settings of ``python -m sweeps`` for a curve's studies, except the batch size and trials.
 
-    The store does not record the settings, so they are looked up in ``conf/task`` and tried. They are empty if they
-    produce another study, for example if the sweep changed a setting of its task.
+    The store does not record these settings, so each task in ``conf/task`` is tried. The result is empty if the
+    settings would produce a different study, for example because the sweep changed a setting of its task.
     """
     first = commits[0]
     plan = first.plan
@@ -229,12 +230,12 @@ def _plan(words: Strings) -> str | None:
 
 
 def _planned(words: Sequence[str], batch_size: float) -> str | None:
-    """Returns the name of the study that a sweep would run, or None if this machine cannot run it."""
+    """Returns the name of the study that a sweep would run, or None if the sweep cannot run on this machine."""
     return _plan((*words, f"batch_size={batch_size:.0f}"))
 
 
 def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str], curve: Curve, folder: Folder) -> str:
-    """Returns the command for a suggestion, or the runs to perform."""
+    """Returns the command for a suggestion, or a description of the runs."""
     confirm = curve.workload.commits[0].study.request.repeats.confirm
     repeats = [f"confirm={AGAIN if one.kind == REPEATS else confirm}"] if confirm or one.kind == REPEATS else []
     trials = one.trials + totals.get(one.batch_size, 0)
@@ -256,7 +257,7 @@ def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str],
 
 
 def table(found: Sequence[NextRuns]) -> pd.DataFrame:
-    """Returns ``COLUMNS``, a row per suggestion. A curve without suggestions has a row with the reason."""
+    """Returns a table with one row per suggestion. A curve without suggestions has a single row with the reason."""
     rows = []
     for each in found:
         curve, now = each.one.curve, suggestions.octaves(each.pays)
@@ -274,7 +275,7 @@ def table(found: Sequence[NextRuns]) -> pd.DataFrame:
 
 
 def as_text(found: Sequence[NextRuns]) -> str:
-    """Formats the suggestions as text: a table per curve, and its commands."""
+    """Formats the suggestions as text: one table per curve, followed by the commands."""
     blocks = []
     for each in found:
         title = f"{each.one.curve.workload.title} · {each.one.curve.target_text}"

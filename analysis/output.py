@@ -1,4 +1,4 @@
-"""Output of commands: printed tables, and files that are written atomically."""
+"""Output of commands: prints tables, and writes files atomically."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def print_table(table: "pd.DataFrame", as_text: Callable[[], str]) -> None:
-    """Prints ``table`` with --csv or --json, and otherwise the text."""
+    """Prints ``table`` as CSV or JSON with --csv or --json, and otherwise as text."""
     printing.show([str(name) for name in table], table.astype(object).to_numpy(), as_text)
 
 
 def write(path: Path, data: bytes, what: str) -> None:
-    """Writes or replaces a file. If this fails, raises BadInput, which asks for another ``--out``."""
+    """Writes or replaces a file. If this fails, raises BadInput, whose message asks for another ``--out``."""
     try:
         durable.make_folder(path.parent)
         durable.replace(path, data)

@@ -1,4 +1,4 @@
-"""Points of a store: each study's answer for each of its targets, with the fit of its curve."""
+"""Points of a store: the answer of each study for each of its targets, with the fit of the study's curve."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from results.storage.compaction import TABLES, Piece
 
 
 def table(commits: Sequence[Commit]) -> pa.Table:
-    """Returns the points of studies, sorted by study and target: columns ``POINTS``, then metaparameters.
+    """Returns the points of studies, sorted by study and target. Columns are ``POINTS``, then metaparameters.
 
     Args:
       commits: the studies, sorted by name.
@@ -46,7 +46,7 @@ def table(commits: Sequence[Commit]) -> pa.Table:
 
 
 def _fits(commits: Sequence[Commit], target: Target) -> dict[str, Row]:
-    """Returns the fit of each study's curve, by study name."""
+    """Returns the fit of the curve of each study, by study name."""
     drawn = kind_views.drawn_as(kind_views.BATCH, commits)
     measured = [commit for commit in drawn if target.metric in commit.metrics]
     by_study: dict[str, Row] = {}

@@ -1,4 +1,4 @@
-"""Published training steps next to their predictions, or with the reason why they are not compared."""
+"""Compares published training steps with predictions, or gives the reason why a step is not compared."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,14 +42,14 @@ class PublishedStep(NamedTuple):
     """A published step that can be compared.
 
     Attributes:
-      row, source, model, chip: names in the tables of ``results.papers``.
+      row, source, model, chip: row, source, model and chip, as named in the tables of ``results.papers``.
       chips: number of chips.
       mesh: mesh as text.
       subset: ``DENSE``, ``MIXTURE`` or ``GPU``.
-      step: the step for the cost model.
+      step: the step as described to the cost model.
       seconds: published seconds, or seconds derived from published FLOPs per second.
-      stated: whether the source reports the seconds.
-      series: name of a series, whose steps differ only in the number of chips.
+      stated: whether the source reports the seconds directly.
+      series: name of a series of steps that differ only in the number of chips.
     """
 
     row: str
@@ -83,7 +83,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def decoders() -> dict[str, Decoder]:
-    """Returns the shapes of published decoders by model."""
+    """Returns the shapes of published decoders, by model."""
     return {row.pop("model"): _decoder(row) for row in _records(published_numbers.decoders())}
 
 
@@ -93,7 +93,7 @@ def _decoder(row: Mapping[str, Any]) -> Decoder:
 
 
 def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
-    """Returns ``COMPARED`` or one of ``REASONS``."""
+    """Returns the status of a row: ``COMPARED`` or one of ``REASONS``."""
     known = row["model"] in shapes and row["mesh"] is not None
     stages = sizes(row["mesh"] or "").get("pipeline", 1)
     checks = (
@@ -108,7 +108,7 @@ def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
 
 
 def sizes(mesh: str) -> dict[str, int]:
-    """Returns the sizes of the axes of a published mesh, named as in ``Step.mesh``."""
+    """Returns the axis sizes of a published mesh, with the names used by ``Step.mesh``."""
     result: dict[str, int] = {}
     for pair in filter(None, mesh.split(";")):
         name, _, size = pair.partition(":")
@@ -150,13 +150,13 @@ def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
 
 
 def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
-    """Returns the model FLOPs per token in a step, as counted by sources: three passes, usually with full attention."""
+    """Returns the model FLOPs per token in a step, counted as in the sources: three passes, usually full attention."""
     attention = decoder_counts.attention_flops(decoder, length, causal=causal)
     return 6 * decoder_counts.active_parameters(decoder) + 3 * attention
 
 
 def _of_maxtext(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
-    """Returns the steps from MaxText's tables in ``layouts.csv``. Their shapes follow from MaxText's global scale."""
+    """Returns the steps from MaxText's tables in ``layouts.csv``. Shapes are derived from MaxText's global scale."""
     table = published_numbers.layouts()
     found = []
     for row in _records(table[table["source"] == "maxtext"]):
@@ -179,20 +179,20 @@ def _of_maxtext(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
 
 
 def arrays(steps: Sequence[PublishedStep]) -> Terms:
-    """Returns the terms of steps as arrays, one entry per step."""
+    """Returns the terms of several steps as arrays, with one entry per step."""
     return Terms(*map(np.array, zip(*(step_model.terms(one.step) for one in steps), strict=True)))
 
 
 def predicted(steps: Sequence[PublishedStep], constants: Constants = CONSTANTS) -> np.ndarray:
-    """Returns the predicted seconds of steps."""
+    """Returns the predicted seconds of several steps."""
     return np.asarray(step_model.parts(arrays(steps), constants).step)
 
 
 def table(anchor: str | None = None) -> pd.DataFrame:
-    """Returns the table ``COLUMNS``: the compared steps, then the other rows with their status.
+    """Returns a table with the columns ``COLUMNS``: the compared steps, then the other rows with their status.
 
     Args:
-      anchor: row whose published seconds scale the predictions of its chip generation.
+      anchor: row whose published seconds are used to scale the predictions for its chip generation.
 
     Raises:
       BadInput: the anchor is not compared.
@@ -224,13 +224,13 @@ def table(anchor: str | None = None) -> pd.DataFrame:
 
 
 def _memory(step: Step) -> dict[str, Any]:
-    """Returns the columns for the memory of a device."""
+    """Returns the columns about the memory of a device."""
     held = step_model.held_bytes(step)
     return {"predicted_held_bytes": held, "predicted_fits": held <= HARDWARE[step.row].memory_bytes}
 
 
 def _scales(steps: Sequence[PublishedStep], seconds: np.ndarray, anchor: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the scale of each prediction, and the factor of its range."""
+    """Returns the scale of each prediction, and the factor that defines its range."""
     if anchor is None:
         return np.ones(len(steps)), np.full(len(steps), RANGE)
     found = [i for i, one in enumerate(steps) if one.row == anchor]
@@ -272,6 +272,6 @@ def as_text(rows: pd.DataFrame) -> str:
 
 
 def of_options(anchor: str | None) -> tuple[pd.DataFrame, str]:
-    """Returns the table of ``layouts --published``, and its text."""
+    """Returns the table for ``layouts --published``, and the same table as text."""
     rows = table(anchor)
     return rows, as_text(rows)

@@ -1,4 +1,4 @@
-"""Shipped data: the releases in this repository, or a store to use instead."""
+"""Data shipped with this repository: releases, or a store to use instead."""
 
 import os
 from pathlib import Path
@@ -12,10 +12,10 @@ VARIABLE = "SCALING_LIMITS_STORE"
 
 
 def release() -> Folder:
-    """Returns the release of our measurements, or the store or release named by ``$SCALING_LIMITS_STORE``.
+    """Returns the release of our measurements, or the store or release given by ``$SCALING_LIMITS_STORE``.
 
     Raises:
-      BadInput: the release is missing, for example in an installation without the repository.
+      BadInput: the release is missing, for example because the package was installed without the repository.
     """
     name = os.environ.get(VARIABLE)
     return durable.location(name) if name else _shipped("published", f"or set {VARIABLE}=DIR to a store")

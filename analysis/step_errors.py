@@ -1,7 +1,7 @@
-"""Errors of predicted steps for rows left out of the fit: by generation, by model family, and with an anchor.
+"""Errors of predicted step times for rows left out of the fit: by chip generation, by model family, and with an anchor.
 
-An error is log₂ of the ratio of predicted to published seconds. Steps of one model on one generation are similar, so
-their errors are correlated. The fit accounts for this: it assumes an error shared by all steps of a series, and a
+An error is log₂ of the ratio of predicted to published seconds. Steps of the same model on the same chip generation are
+similar, so their errors are correlated. The fit therefore assumes one error shared by all steps of a series, plus a
 smaller error for each step.
 """
 
@@ -35,13 +35,13 @@ FAMILIES = (  # start of a model's name, and its family
 
 
 def form(constants: np.ndarray, terms: Terms) -> np.ndarray:
-    """Returns the seconds of steps on TPUs, from the four constants that they depend on."""
+    """Returns the seconds of steps on TPUs, given the four constants that they depend on."""
     products, attention, activations, slices = map(float, constants)
     return np.asarray(step_model.parts(terms, Constants(products, attention, activations, slices, 1.0)).step)
 
 
 def family(step: PublishedStep) -> str:
-    """Returns the family of a step's model."""
+    """Returns the model family of a step."""
     for start, name in FAMILIES:
         if step.model.startswith(start):
             return name
@@ -54,11 +54,11 @@ def generation(step: PublishedStep) -> str:
 
 
 def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form = form) -> np.ndarray:
-    """Returns the positive constants with which a form agrees best with published steps.
+    """Returns the positive constants for which a form agrees best with published steps.
 
     Args:
       steps: steps on TPUs.
-      start: approximate constants.
+      start: initial values of the constants.
       by: the form.
     """
     from scipy.optimize import least_squares  # slow to import
@@ -79,7 +79,7 @@ def _series(steps: Sequence[PublishedStep]) -> list[np.ndarray]:
 
 
 def _whitened(errors: np.ndarray, series: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns uncorrelated errors with a standard deviation of one."""
+    """Transforms the errors so that they are uncorrelated and have a standard deviation of one."""
     result = []
     for own in series:
         mean = errors[own].mean()
@@ -89,7 +89,7 @@ def _whitened(errors: np.ndarray, series: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def fit_gpus(steps: Sequence[PublishedStep], attention: float) -> float:
-    """Returns the fraction of the peak that matmuls on GPUs reach, as the mean over series of steps."""
+    """Returns the fraction of peak FLOPs that matmuls reach on GPUs, as a mean over series of steps."""
     whole = step_model.parts(arrays(steps), Constants(1.0, attention, 0.0, 0.0, 1.0)).step
     reached = np.log2(whole / np.array([one.seconds for one in steps]))
     return float(2 ** np.mean([reached[own].mean() for own in _series(steps)]))
@@ -106,12 +106,12 @@ def left_out(
     by: Callable[[PublishedStep], str],
     fitted: Fitting,
 ) -> np.ndarray:
-    """Returns the error of each step, predicted from a fit without the steps of its group.
+    """Returns the error of each step if it is predicted from a fit without the steps of its group.
 
     Args:
       steps: all steps.
       by: function that returns the group of a step.
-      fitted: function that fits steps, and returns a function that predicts the seconds of other steps.
+      fitted: function that fits some steps, and returns a function that predicts the seconds of other steps.
     """
     result = np.full(len(steps), np.nan)
     for own in grouped(range(len(steps)), lambda i: by(steps[i])).values():
@@ -124,7 +124,7 @@ def left_out(
 def by_form(
     by: Form = form, start: Sequence[float] = START, trained: Callable[[PublishedStep], bool] | None = None
 ) -> Fitting:
-    """Returns a function for ``left_out`` that fits a form to the steps that ``trained`` selects."""
+    """Returns a function for ``left_out`` that fits a form to the steps selected by ``trained``."""
 
     def fitted(outside: list[PublishedStep]) -> Predictor:
         found = fit([one for one in outside if trained is None or trained(one)], start, by)
@@ -144,7 +144,7 @@ def of_gpus(attention: float) -> Fitting:
 
 
 def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
-    """Returns the seconds of the model FLOPs at peak: three passes with causal attention, each computed once."""
+    """Returns the seconds that the model FLOPs take at peak: three passes with causal attention, no recomputation."""
     result = []
     for one in steps:
         tokens = one.step.length * one.step.batch_size
@@ -154,18 +154,18 @@ def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
 
 
 def half_of_peak(_: list[PublishedStep]) -> Predictor:
-    """Returns the predictor *peak × 0.5*, which is not fitted."""
+    """Returns the predictor *peak × 0.5*, which has no fitted constants."""
     return lambda inside: 2 * ideal_seconds(inside)
 
 
 def one_efficiency(outside: list[PublishedStep]) -> Predictor:
-    """Returns the predictor that scales the seconds at peak by one factor, the median over other steps."""
+    """Returns the predictor that scales the seconds at peak by a single factor: the median over other steps."""
     scale = float(np.median(np.array([one.seconds for one in outside]) / ideal_seconds(outside)))
     return lambda inside: scale * ideal_seconds(inside)
 
 
 def anchored(steps: Sequence[PublishedStep], found: np.ndarray) -> np.ndarray:
-    """Returns the errors of all steps if any other step of the same generation is the anchor."""
+    """Returns the errors of all steps, with each other step of the same generation used as the anchor."""
     pairs = [
         (i, j) for i, one in enumerate(steps) for j, other in enumerate(steps) if i != j and one.chip == other.chip
     ]
@@ -173,19 +173,19 @@ def anchored(steps: Sequence[PublishedStep], found: np.ndarray) -> np.ndarray:
 
 
 class Ratios(NamedTuple):
-    """Errors of ratios between chip counts, log₂: for the predictions, and for a constant speed per chip."""
+    """Errors of time ratios between chip counts, in log₂: for the predictions, and if speed per chip were constant."""
 
     predicted: np.ndarray
     no_change: np.ndarray
 
 
 def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = False) -> Ratios:
-    """Returns the errors of the change in seconds between two chip counts of a series with the same work per chip.
+    """Returns errors of the change in seconds between two chip counts of a series with constant work per chip.
 
     Args:
       steps: all steps.
       found: errors of the steps.
-      every: whether all pairs in a series count, instead of only neighbouring chip counts.
+      every: whether to use all pairs in a series, instead of only neighbouring chip counts.
     """
     predicted, unchanged = [], []
     for own in grouped(range(len(steps)), lambda i: steps[i].series).values():
@@ -200,7 +200,7 @@ def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = F
 
 
 class Summary(NamedTuple):
-    """Median and 90 % quantile of absolute errors, log₂, and the number of rows."""
+    """Median and 90 % quantile of the absolute errors, in log₂, and the number of rows."""
 
     median: float
     p90: float
@@ -217,7 +217,7 @@ def summary(found: np.ndarray) -> Summary:
 
 
 def constants(steps: Sequence[PublishedStep], trained: Callable[[PublishedStep], bool]) -> Constants:
-    """Returns the constants fitted to all steps: the steps on TPUs that ``trained`` selects, and the steps on GPUs."""
+    """Returns the constants fitted to all steps on GPUs and to the steps on TPUs selected by ``trained``."""
     found = fit([one for one in steps if trained(one)])
     own = fit_gpus([one for one in steps if one.subset == GPU], float(found[1]))
     products, attention, activations, slices = map(float, found)

@@ -25,17 +25,17 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def count(value: float) -> str:
-    """Formats a number of devices, cores or examples: integers in full, others with three digits."""
+    """Formats a number of devices, cores or examples. Integers are written in full, others with three digits."""
     return f"{value:,.0f}" if float(value).is_integer() else number(value)
 
 
 def interval(low: float, high: float) -> str:
-    """Formats steps to target as ``(43, 48]``, or ``[0, 0]`` if met before the first step."""
+    """Formats steps to target as ``(43, 48]``, or as ``[0, 0]`` if the target was met before the first step."""
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
 
 
 def first_few(names: Sequence[str]) -> str:
-    """Returns the first three of ``names``, and the number of others."""
+    """Formats the first three of ``names`` and the number of remaining ones."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -46,7 +46,7 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Groups remarks on numbered rows: each once, with its row numbers, such as ``rows 2, 3: 64 trials per batch size``."""
+    """Groups notes on numbered rows. Each note is listed once, with its rows, such as ``rows 2, 3: 8 trials per batch size``."""
     rows = {
         remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
     }
@@ -54,7 +54,7 @@ def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
-    """Returns the fewest distinguishing fields, such as ``seed=1, stop=target``, that separate each group's members."""
+    """Returns the fewest fields, such as ``seed=1, stop=target``, that distinguish the members of each group."""
     fields = [dict(each.split("=", 1) for each in re.split(r", (?=[\w.]+=)", words) if words) for words in distinctions]
     result = [""] * len(fields)
     for group in dict.fromkeys(groups):
@@ -66,7 +66,7 @@ def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str
 
 
 def separating(contents: Sequence[StringMap]) -> list[str]:
-    """Returns the fewest fields that separate ``contents``, with short values first."""
+    """Returns the fewest fields that distinguish ``contents``. Fields with short values come first."""
     chosen, found = list[str](), 1
     every = dict.fromkeys(field for content in contents for field in content)
     for field in sorted(every, key=lambda field: max(len(content.get(field, "")) for content in contents) > LONG):
@@ -77,14 +77,14 @@ def separating(contents: Sequence[StringMap]) -> list[str]:
 
 
 def table(rows: Sequence[StringMap], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
-    """Formats rows of cells by column, like ``printing.table``. Omits ``optional`` columns that are empty."""
+    """Formats rows of cells as text, like ``printing.table``. Omits ``optional`` columns that are empty."""
     first = rows[0] if rows else {"": ""}
     header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
     return printing.table(header, [[row[name] for name in header] for row in rows], left, **shown)
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns a sentence for each remark that applies to any study, with the first few of these studies."""
+    """Returns a sentence for each note that applies to any study. It lists the first few of these studies."""
     return [f"{remark}: {first_few(sorted(names, key=numbered))}" for remark, names in studies.items() if names]
 
 
@@ -108,7 +108,7 @@ def verdict_in_words(verdict: str, *, in_doubt: bool = False) -> str:
 
 
 def with_doubt(words: str, verdict: str, *, in_doubt: bool) -> str:
-    """Appends ``in doubt`` to an answer or its verdict, if there is an answer and it is uncertain."""
+    """Appends ``in doubt`` to an answer or its verdict, if there is an answer and if it is uncertain."""
     return f"{words}, in doubt" if in_doubt and verdict != "not_identified" else words
 
 
@@ -120,14 +120,14 @@ def bound(best: float, low: float, high: float, verdict: str) -> str:
 def answer(best: float, low: float, high: float, verdict: str) -> str:
     """Formats an answer: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8 (best 4)`` or ``unknown (best 9)``.
 
-    A best estimate of NaN is omitted.
+    The best estimate is omitted if it is NaN.
     """
     words = bound(best, low, high, verdict)
     return words if verdict == "identified" or math.isnan(best) else f"{words} (best {number(best)})"
 
 
 def verdict(low_inside: bool, high_inside: bool) -> Verdict:
-    """Returns the verdict of an interval, given which ends lie within the measured range."""
+    """Returns the verdict on an interval, given which of its ends lie within the measured range."""
     if low_inside:
         return "identified" if high_inside else "at_least"
     return "at_most" if high_inside else "not_identified"

@@ -9,13 +9,13 @@ EXAMPLES, SEQUENCES, TOKENS = "examples", "sequences", "tokens"
 
 
 def in_words(study: Plan) -> str:
-    """Returns the unit in words, such as ``sequences of 1,024 tokens``."""
+    """Returns the unit as text, such as ``sequences of 1,024 tokens``."""
     unit, length = study.batch_unit
     return f"{unit} of {length:,} tokens" if unit == SEQUENCES and length else unit or EXAMPLES
 
 
 def check(studies: Iterable[Plan]) -> None:
-    """Raises BadInput if studies with the same data set and model have batch sizes in different units."""
+    """Raises BadInput if studies with the same data set and model measure batch sizes in different units."""
     first: dict[tuple[str, ...], Plan] = {}
     for study in studies:
         other = first.setdefault(study.labels[:2], study)

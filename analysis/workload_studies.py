@@ -1,4 +1,4 @@
-"""Workloads: a store's visible studies that differ only in batch size, and the fields that separate similar ones."""
+"""Workloads: groups of visible studies that differ only in batch size, and the fields that distinguish similar ones."""
 
 import fnmatch
 import json
@@ -37,7 +37,7 @@ class WorkloadStudies(NamedTuple):
 
     Attributes:
       dataset, model, optimizer: names in tables.
-      distinction: fields that separate this workload from similar ones, such as ``seed=1``, or empty.
+      distinction: fields that distinguish this workload from similar ones, such as ``seed=1``, or empty.
       commits: the studies, sorted by batch size.
     """
 
@@ -55,7 +55,7 @@ class WorkloadStudies(NamedTuple):
 
     @property
     def pruned(self) -> bool:
-        """Whether losing trials were stopped early."""
+        """Whether trials that could no longer win were stopped early."""
         return self.commits[0].plan.get("pruning") == "exact"
 
     @property
@@ -71,7 +71,7 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     Args:
       folder: folder of the store.
       where: conditions such as ``model=fully_connected*,optimizer=momentum``. A study is selected if it meets all
-        conditions in any item. If there are no items, all studies are selected.
+        conditions in at least one item. If there are no items, all studies are selected.
 
     Raises:
       BadInput: there is no store, a condition is invalid, or no study meets the conditions.
@@ -104,12 +104,12 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
 
 
 class Alike(NamedTuple, Generic[T]):
-    """Items with the same names and the same shared plan, such as the studies of a curve.
+    """A group of items with the same names and the same shared plan, such as the studies of a curve.
 
     Attributes:
       key: digest of the shared plan.
       members: the items, in order.
-      distinction: fields that separate them from other items with the same names, or empty.
+      distinction: fields that distinguish the group from other groups with the same names, or empty.
     """
 
     key: str
@@ -127,9 +127,9 @@ def alike(
 
     Args:
       items: studies or curves.
-      names: function that returns the fields that are always shown.
-      shared: function that returns the plan of an item, without the fields that may vary in a group.
-      in_words: function that returns the distinguishing fields, given a shared plan.
+      names: function that returns the fields of an item that are always shown.
+      shared: function that returns the plan of an item, without the fields that may vary within a group.
+      in_words: function that returns the possible distinguishing fields of a shared plan.
     """
     by_names: dict[Hashable, dict[str, list[T]]] = {}
     words = {}
@@ -146,12 +146,12 @@ def alike(
 
 
 def shared_plan(study: Plan, varied: Sequence[str] = VARIED) -> Json:
-    """Returns the plan shared by all studies of a curve, without its axes and the fields that may vary along it."""
+    """Returns the plan shared by all studies of a curve, without the axes and other fields that vary along it."""
     return {field: value for field, value in study.plan().items() if field not in (*varied, *KINDS[study.kind].axes)}
 
 
 def distinction(key: str, plans: Mapping[str, Fields]) -> str:
-    """Returns the fields and values in which the plan ``key`` differs from others in ``plans``, if any.
+    """Returns the fields, with values, in which the plan ``key`` differs from the others in ``plans``.
 
     Data options are separate fields.
     """
@@ -190,7 +190,7 @@ def _available(commits: Sequence[Commit]) -> str:
 
 
 def _with_options(plan: Fields) -> Json:
-    """Returns a plan with data options as fields, such as ``dataset.seed`` next to the study's ``seed``."""
+    """Returns a plan with data options as separate fields, such as ``dataset.seed`` next to the study's ``seed``."""
     options = plan.get("dataset_options", {})
     fields = {name: value for name, value in plan.items() if name != "dataset_options"}
     return fields | {f"dataset.{name}": value for name, value in options.items()}
@@ -205,8 +205,8 @@ def _brief(field: str, value: Any) -> str:
 def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     """Adds ``columns.DIFFERS`` and ``apart`` to a table of answers, and sorts the rows of a curve together.
 
-    Fields that separate curves are in both columns. Fields that may vary along a curve, such as the search space, are
-    only in ``apart``, and only if a curve has several studies at one batch size.
+    Fields that distinguish curves are in both columns. Fields that may vary along a curve, such as the search space,
+    are only in ``apart``, and only if the curve has several studies at one batch size.
 
     Args:
       table: rows (``CURVE_COLUMNS``, batch_size, study, ...).
@@ -231,7 +231,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def _separations(contents: Sequence[Fields]) -> list[str]:
-    """Returns the smallest set of fields, with their values, that separates some plain data."""
+    """Returns, for each of ``contents``, the values of the fewest fields that distinguish them."""
     every = dict.fromkeys(field for content in contents for field in content)
     words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
     chosen = text.separating(words)
@@ -239,13 +239,13 @@ def _separations(contents: Sequence[Fields]) -> list[str]:
 
 
 def _shared(study: Plan) -> dict[str, object]:
-    """Returns the plan shared along a curve, with the axes that the table does not show."""
+    """Returns the plan shared by all studies of a curve, and the axes that the table does not show."""
     plan = study.plan()
     return shared_plan(study) | {axis: plan[axis] for axis in KINDS[study.kind].axes if axis != ALONG}
 
 
 def _varied(study: Plan) -> Json:
-    """Returns the fields that may vary along a curve, with nested names such as space.learning_rate.low."""
+    """Returns the fields that may vary along a curve. Nested names look like space.learning_rate.low."""
     plan = study.plan()
     return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
 

@@ -1,4 +1,4 @@
-"""Plans and results of studies: plain types, the schema and the store. Does not import the other packages."""
+"""Plans and results of studies: plain types, the schema and the store. This package does not import the others."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The `python -m results` command: checks the dataset, imports data and publishes releases."""
+"""The `python -m results` command: verifies stores and releases, imports data and publishes releases."""
 
 from results import cli, printing
 
@@ -33,7 +33,7 @@ buckets: pip install "scaling-limits[buckets]").
 
 @cli.guarded
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command. Returns 0 on success, 1 for faults or if nothing was done, and 2 for invalid input."""
+    """Runs a command. Returns 0 on success, 1 if there were faults or nothing was done, and 2 for invalid input."""
     options = parser().parse_args(argv)
     printing.set_output(**{form: getattr(options, form, False) for form in ("csv", "json", "wide")})
     code = options.command(options)

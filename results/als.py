@@ -1,4 +1,4 @@
-"""Options of ALS (alternating least squares) for implicit matrix factorization, declared only here."""
+"""Options of ALS (alternating least squares) for implicit matrix factorization, declared in this module only."""
 
 import dataclasses
 
@@ -17,19 +17,19 @@ class Als:
     """Factorization options other than the data, the cores and the metaparameters.
 
     Attributes:
-      dim: row length of both tables.
-      solver: solver for each row's least-squares problem: cg (conjugate gradients, warm-started from the row),
+      dim: embedding dimension, which is the row length of both tables.
+      solver: solver for the least-squares problem of each row: cg (conjugate gradients, warm-started from the row),
         rotated_cg (cg on tables rotated to a diagonal Gramian), cholesky, lu or qr.
       cg_steps: number of iterations of cg and rotated_cg.
-      table_dtype, solver_dtype: dtypes of the tables and of all arithmetic in the solver, float32 or bfloat16.
-      ridge: either frequency, λ · (links in the row + α · rows in the other table), or constant, λ.
-      gather: all_gather (every core copies the other table), all_to_all (cores exchange the rows that each block of
-        work needs), or auto (all_gather unless the copy is too large).
-      kernel: implementation of a row's sums over its links: xla, or fused (C++, CPUs only).
+      table_dtype, solver_dtype: dtypes of the tables and of all solver arithmetic, float32 or bfloat16.
+      ridge: frequency for a ridge of λ · (links in the row + α · rows in the other table), or constant for λ.
+      gather: all_gather (every core copies the other table), all_to_all (cores exchange only the rows that each block
+        of work needs), or auto (all_gather unless the copy is too large).
+      kernel: implementation of the sums over a row's links: xla, or fused (C++, CPUs only).
       epochs: number of epochs in each trial. An epoch solves all rows, then all columns.
       evaluate_every: number of epochs between evaluations. The last epoch is always evaluated.
-      evaluation_rows: number of evaluated rows with held-out links, half for validation and half for test. The sample
-        is random but fixed for a data set. None evaluates all rows.
+      evaluation_rows: number of rows with held-out links to evaluate, half for validation and half for test. The sample
+        is random, but fixed for each data set. None evaluates all rows.
 
     Raises:
       BadInput: an option is unknown, or the kernel does not support the solver.

@@ -1,4 +1,4 @@
-"""Errors for invalid user input: one line with the wrong value, its location and the remedy."""
+"""Errors for invalid user input. Each message is one line with the wrong value, its location and a remedy."""
 
 import difflib
 import itertools
@@ -17,18 +17,18 @@ class BadInput(ValueError):
 
 
 class Damaged(BadInput):
-    """A durable file that differs from the bytes originally written."""
+    """Raised if a durable file differs from the bytes that were written."""
 
 
 class TooOld(BadInput):
-    """A store, release or plan written by an older version and no longer supported."""
+    """Raised for a store, release or plan that was written by an older version and is no longer supported."""
 
     def __init__(self, path: object, what: str):
         super().__init__(f"{path} {what}. scaling-limits {LAST_READER} is the last version that reads it.")
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
-    """Returns a suffix for an error message: the closest of ``choices``, and all choices if the message stays short."""
+    """Returns a suffix for an error message: the closest of ``choices``, and all of them if the message stays short."""
     known = sorted(choices)
     close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
     if close and len(known) > 12:
@@ -89,7 +89,7 @@ def meaning(path: Path) -> str:
 
 
 def is_remote(error: BaseException) -> bool:
-    """Returns whether an error is about an object in a bucket."""
+    """Returns whether an error concerns an object in a bucket."""
     return isinstance(error, OSError) and "://" in str(error.filename)
 
 
@@ -99,7 +99,7 @@ def printable(text: object) -> str:
 
 
 def first_line(error: object) -> str:
-    """Returns the first nonempty line of an error's text, or the name of its type."""
+    """Returns the first nonempty line of an error's text or, if the text is empty, the name of the error's type."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 

@@ -1,9 +1,9 @@
-"""Memory bounds for untrusted files: computes and limits the memory for a file before the file is decoded.
+"""Memory bounds for untrusted files: computes the memory that a file needs, and limits it before decoding the file.
 
-A small untrusted file can expand to a large table: 4 bytes of zstd can become a whole Parquet page, a string can be
-stored once and repeated in every row, and Arrow batches can be compressed. All readers of untrusted files use this
-module. A file may use ``BASE`` bytes of memory, plus ``PER_BYTE`` bytes per byte of its size. Our own files use less
-than a fifth of that.
+A small untrusted file can expand to a large table. For example, 4 bytes of zstd can become a whole Parquet page, a
+string can be stored once and repeated in every row, and Arrow batches can be compressed. All readers of untrusted files
+use this module. A file may use ``BASE`` bytes of memory, plus ``PER_BYTE`` bytes for each byte of its size. Our own
+files use less than a fifth of this.
 """
 
 import base64
@@ -32,7 +32,7 @@ _SNAPPY = 22  # maximum compression ratio of Snappy
 
 
 class TooLarge(ValueError):
-    """A file would use more memory than is allowed for its size."""
+    """Raised if a file would use more memory than is allowed for its size."""
 
 
 def allowed(size: int) -> int:
@@ -43,7 +43,7 @@ def allowed(size: int) -> int:
 class Parquet:
     """A Parquet file that is never decoded beyond its memory bound.
 
-    Strings are decoded as dictionaries, and expanded if their total length fits the bound.
+    Strings are decoded as dictionaries. They are expanded if their total length is within the bound.
 
     Attributes:
       bytes: size of the file.
@@ -78,8 +78,7 @@ class Parquet:
         Args:
           columns: column names.
           groups: indices of row groups.
-          plain: whether to convert strings to their stored type. Otherwise they stay dictionaries, which use less
-            memory.
+          plain: whether to convert strings to their stored type. If not, they stay dictionaries, which use less memory.
 
         Raises:
           TooLarge: the columns would use more memory than is allowed.
@@ -102,7 +101,7 @@ class Parquet:
         return decoded
 
     def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns the decoded size of columns in bytes, strings as dictionaries. Raises TooLarge for other types."""
+        """Returns the decoded size of columns, in bytes (strings as dictionaries). Raises TooLarge for other types."""
         wanted = []
         self._longest_texts = total = 0  # bytes of expanded strings if each were as long as its whole dictionary
         for name in columns:
@@ -149,9 +148,9 @@ class Parquet:
 def _footer_limits(source: Any, most: int) -> dict[str, int]:
     """Returns limits for opening a Parquet file in PyArrow. Raises TooLarge if the footer could exceed ``most`` bytes.
 
-    A struct takes at least 3 bytes of the footer and 800 bytes of memory. Its last footer byte is zero, so the number
-    of zeros bounds the number of structs. PyArrow allocates a list's declared length before reading the list, so lists
-    are limited to a third of the footer's bytes.
+    A struct takes at least 3 bytes of the footer and 800 bytes of memory. Its last byte is zero, so the number of zero
+    bytes bounds the number of structs. PyArrow allocates a list's declared length before reading the list, so lists are
+    limited to a third of the footer's bytes.
     """
     end = source.seek(0, 2)
     source.seek(max(0, end - 8))
@@ -181,9 +180,9 @@ def _footer_limits(source: Any, most: int) -> dict[str, int]:
 
 
 def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
-    """Checks the batches of an Arrow stream, and restores the position of ``source``.
+    """Checks the batches of an Arrow stream. Afterwards, restores the position of ``source``.
 
-    An uncompressed batch does not need memory beyond its own bytes.
+    Decoding an uncompressed batch does not need memory beyond its own bytes.
 
     Args:
       source: the stream.
@@ -214,8 +213,8 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
 def csv_source(data: bytes) -> pa.BufferReader:
     """Returns CSV text as a source for ``pyarrow.csv.read_csv``, which reads it in threads.
 
-    The source holds a copy of the data, not a Python object. If a thread releases a Python object while the interpreter
-    exits, the process aborts.
+    The source holds a copy of the data rather than a Python object. If a thread released a Python object while the
+    interpreter exits, the process would abort.
     """
     copy = pa.allocate_buffer(len(data))
     pa.FixedSizeBufferWriter(copy).write(data)
@@ -223,7 +222,7 @@ def csv_source(data: bytes) -> pa.BufferReader:
 
 
 def text(path: Path, most: int = MOST_CSV) -> bytes:
-    """Reads a text file or a pipe. Raises TooLarge if it has more than ``most`` bytes."""
+    """Reads a text file or a pipe. Raises TooLarge if there are more than ``most`` bytes."""
     with open(path, "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -249,7 +248,7 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def _text_bytes(column: pa.ChunkedArray, name: str, *, expanded: bool) -> int:
-    """Returns the total string bytes over all rows of a dictionary column, or 0 unless ``expanded``.
+    """Returns the total bytes of strings over all rows of a dictionary column. Returns 0 unless ``expanded``.
 
     Raises:
       TooLarge: a string has more than ``MOST_TEXT`` bytes.
@@ -298,7 +297,7 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Parses a Thrift compact-protocol struct. Returns its fields by number and its end, or raises IndexError."""
+    """Parses a Thrift compact-protocol struct. Returns its fields by number, and its end. May raise IndexError."""
     if depth > 4:
         raise IndexError("too deep")
     fields = {}
@@ -394,7 +393,7 @@ class _FlatBuffer:
 
 
 def _check_schema(data: bytes) -> None:
-    """Raises TooLarge if an Arrow schema would use more memory than is allowed for its size. Parts may be shared."""
+    """Raises TooLarge if an Arrow schema needs more memory than its size allows. Parts of it may be shared."""
     (_count_schema_once if len(data) <= _KEPT_SCHEMA else _count_schema)(data)
 
 

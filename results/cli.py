@@ -1,6 +1,6 @@
 """Error handling, options and exit codes of all commands.
 
-This module imports little, so commands are guarded before their slow imports.
+This module imports little, so that errors during the slow imports of commands are handled too.
 """
 
 import argparse
@@ -34,7 +34,7 @@ class Terminated(BaseException):
     """SIGTERM as an exception, like KeyboardInterrupt.
 
     Attributes:
-      saved: whether a running trial can be resumed.
+      saved: whether the running trial can be resumed.
       advanced: whether this command took a training step.
     """
 
@@ -50,10 +50,10 @@ class Terminated(BaseException):
 
 
 def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
-    """Makes a command's main function always return its exit code.
+    """Wraps the main function of a command so that it always returns an exit code.
 
-    Expected errors never show a traceback: invalid input, or a failing disk or network, prints one line. The codes are
-    listed in ``results.exit_codes``.
+    Expected errors, such as invalid input or a failing disk or network, print one line and never a traceback. Exit
+    codes are listed in ``results.exit_codes``.
     """
 
     @functools.wraps(main)
@@ -78,7 +78,7 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
 
 
 def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
-    """Exits with the code of a module's ``main``. Importing the module is also guarded.
+    """Runs a module's ``main`` and exits with its code. Errors while importing the module are handled too.
 
     Args:
       module: module of the command.
@@ -93,14 +93,14 @@ def run(module: str, words: Sequence[str] | None = None) -> NoReturn:
 
 
 def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
-    """Rewrites --KEY VALUE and --KEY=VALUE as KEY=VALUE.
+    """Rewrites the options --KEY VALUE and --KEY=VALUE as KEY=VALUE.
 
     Args:
       words: words of a command line.
       flags: options without a value, such as --multirun. They are kept unchanged.
 
     Raises:
-      BadInput: an option lacks its value and does not resemble any of the flags.
+      BadInput: an option has no value and does not resemble any of the flags.
     """
     left, pairs = collections.deque(words), []
     while left:
@@ -122,7 +122,7 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
 
 
 class _Help(argparse.HelpFormatter):
-    """Formats help with paragraphs, lists and examples in descriptions, within the terminal's width."""
+    """Formats help within the terminal's width. Descriptions can have paragraphs, lists and examples."""
 
     def __init__(self, prog: str):
         super().__init__(prog, width=help_width() - 2)
@@ -232,14 +232,14 @@ def _reason(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns the first SIGTERM into an exception, so the command can exit cleanly. Later signals are ignored.
+    """Turns the first SIGTERM into an exception, so that the command can exit cleanly. Later signals are ignored.
 
     SLURM signals all processes of a job, and the parent of this process signals it again. The second signal must not
     interrupt saving.
     """
 
     def ignored(number: int, frame: FrameType | None) -> None:
-        """Does nothing. Unlike SIG_IGN, later processes do not inherit it."""
+        """Does nothing. Unlike SIG_IGN, this handler is not inherited by programs that are started later."""
 
     def terminated(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, ignored)

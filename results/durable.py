@@ -1,7 +1,7 @@
-"""Atomic, durable files: immutable files, and records that end with their own hash.
+"""Atomic, durable files: immutable files, and records that contain their own hash.
 
 Files are never rewritten in place. Files that can be rebuilt, such as a page, a checkpoint or a torn record, are
-replaced as a whole. The file system determines how a file is created: see ``results.file_systems``.
+replaced as a whole. How a file is created depends on the file system (see ``results.file_systems``).
 """
 
 import hashlib
@@ -37,12 +37,12 @@ def system(path: Folder) -> FileSystem:
 
 
 def refresh() -> None:
-    """Discards old listings within a snapshot, after a listed file turned out to be missing."""
+    """Discards outdated listings within a snapshot, after a listed file turned out to be missing."""
     bucket.refresh()
 
 
 def local(text: str | Path) -> Path:
-    """Returns a local path. A leading ~ is the home folder, as in a shell.
+    """Returns a local path. A leading ~ stands for the home folder, as in a shell.
 
     Raises:
       BadInput: the home folder is unknown, or ``text`` is the URL of a bucket.
@@ -67,7 +67,7 @@ def location(text: Location) -> Folder:
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:
-    """Creates a file atomically and durably. Returns False, leaving the file unchanged, if another file has this name.
+    """Creates a file atomically and durably. If another file has this name, leaves it unchanged and returns False.
 
     Args:
       path: path in an existing folder, or in a bucket.
@@ -77,21 +77,21 @@ def create(path: Folder, data: bytes | memoryview) -> bool:
 
 
 def replace(path: Folder, *pieces: bytes | memoryview, check: Callback = lambda: None) -> None:
-    """Creates a file or replaces it atomically: readers see either the old file or the complete new one.
+    """Creates a file, or replaces it atomically. Readers see either the old file or the complete new one.
 
     Args:
       path: path in an existing folder, or in a bucket.
-      pieces: content of the file, in order.
+      pieces: content of the file, as pieces in order.
       check: called just before the replacement. If it raises, the file is not replaced.
     """
     system(path).replace(path, pieces, check)
 
 
 def new_folder(path: Folder) -> AbstractContextManager[Any]:
-    """Returns a context for filling a new folder. It gets the name ``path`` at the end, or is removed on an exception.
+    """Returns a context for filling a new folder. The folder is named ``path`` at the end, or removed on an exception.
 
-    The caller must flush each local file in it to disk. Leftovers from killed writers of the same name are removed. In
-    a bucket, files get their final names immediately.
+    The caller must flush each local file in the folder to disk. Leftovers from killed writers with the same name are
+    removed. In a bucket, files have their final names from the start.
 
     Raises:
       OSError: the folder cannot be created, or ``path`` is a file or a non-empty folder.
@@ -110,7 +110,7 @@ def make_folder(folder: Folder) -> None:
 
 
 def seal(record: Fields) -> bytes:
-    """Returns a record as JSON whose last member is the sha256 of the text without that member."""
+    """Returns a record as JSON. Its last member is the sha256 of the text without that member."""
     return _sealed(_text(record, "\n").encode())
 
 
@@ -127,7 +127,7 @@ _SEAL_BYTES = len(_sealed(b"{\n}")) - len(b"{")  # length of the seal that repla
 
 
 def _text(value: Any, margin: str) -> str:
-    """Formats plain data like json.dumps with indent=1 and sort_keys=True, but faster."""
+    """Formats plain data like json.dumps with indent=1 and sort_keys=True, only faster."""
     if type(value) is str:
         return _QUOTED(value)
     if type(value) is int:
@@ -145,7 +145,7 @@ _QUOTED = json.encoder.encode_basestring_ascii  # formats strings like json.dump
 
 
 def unseal(data: bytes, path: Folder) -> Json:
-    """Returns the record in the output of ``seal``. Raises Damaged, naming ``path``, if any byte differs."""
+    """Returns the record from the output of ``seal``. Raises Damaged, which names ``path``, if any byte differs."""
     try:
         digest = hashlib.sha256(memoryview(data)[: max(0, len(data) - _SEAL_BYTES)])
         digest.update(b"\n}")
@@ -164,7 +164,7 @@ def unseal(data: bytes, path: Folder) -> Json:
 
 
 def check_depth(value: object, most: int) -> None:
-    """Raises ValueError if the lists and objects in plain data are nested more than ``most`` deep."""
+    """Raises ValueError if lists and objects in plain data are nested more than ``most`` levels deep."""
     level = [value]
     for _ in range(most + 1):
         inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
@@ -182,7 +182,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)  # NaN and Infinity are not 
 
 
 def read(path: Folder, most: int | None = None) -> bytes:
-    """Reads a file. Raises FileNotFoundError if missing, and Damaged if unreadable or larger than ``most`` bytes."""
+    """Reads a file. Raises FileNotFoundError if it is missing, or Damaged if unreadable or over ``most`` bytes."""
     check_file(path)
     try:
         if most is not None and (size := path.stat().st_size) > most:
@@ -210,7 +210,7 @@ def read_sealed(path: Folder, most: int = RECORD_BYTES) -> Json:
 
 
 def sha256(path: Folder, on_read: OnCount = lambda total: None) -> str:
-    """Returns the hex sha256 of a file of any size, using little memory. ``on_read`` gets the bytes read so far."""
+    """Returns the hex sha256 of a file of any size, using little memory. ``on_read`` receives the bytes read so far."""
     check_file(path)
     digest, total = hashlib.sha256(), 0
     with path.open("rb") as file:
@@ -222,5 +222,5 @@ def sha256(path: Folder, on_read: OnCount = lambda total: None) -> str:
 
 
 def is_leftover(path: Folder) -> bool:
-    """Returns whether a file is so old that its writer must be gone."""
+    """Returns whether a file is so old that its writer must have ended."""
     return system(path).is_leftover(path)

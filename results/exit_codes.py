@@ -1,4 +1,4 @@
-"""Exit codes of all commands: one per cause, so a caller can decide whether to retry. See docs/stopping.md."""
+"""Exit codes of all commands: one per cause, so that callers can decide whether to retry. See docs/stopping.md."""
 
 import signal
 

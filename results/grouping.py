@@ -8,7 +8,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Returns the items with each value of ``key``. Items need not be sorted."""
+    """Returns the items for each value of ``key``. Items do not have to be sorted."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

@@ -1,4 +1,4 @@
-"""Decorators for functions that take a folder, so they also accept its path or URL as a string."""
+"""Decorators for functions that take a folder. They let these functions also accept its path or URL as a string."""
 
 import functools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Lets a function that takes a folder also accept a string, which ``location`` parses."""
+    """Lets a function that takes a folder also accept a string, which is parsed by ``location``."""
 
     @functools.wraps(function)
     def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:
@@ -33,7 +33,7 @@ def located_both(
 
 
 def in_snapshot(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
-    """Like ``located``, but for a function that reads many studies. Each call lists a bucket only once."""
+    """Like ``located``, but for a function that reads many studies. During each call, a bucket is listed only once."""
 
     @functools.wraps(function)
     def wrapper(folder: Location, *args: P.args, **named: P.kwargs) -> R:

@@ -1,7 +1,8 @@
-"""Prints results and messages of all commands within the width of a terminal, or as CSV or JSON.
+"""Prints the results and messages of all commands, within the width of a terminal or as CSV or JSON.
 
-On a terminal, tables and text fit its width. Numbers, commands and paths are not broken: names are shortened first. In
-a pipe and with ``--wide``, nothing is shortened. csv and json are imported lazily to keep ``--help`` fast.
+On a terminal, tables and text fit within its width. Names are shortened first. Numbers, commands and paths are never
+broken. In a pipe or with ``--wide``, nothing is shortened. To keep ``--help`` fast, csv and json are imported only when
+needed.
 """
 
 import itertools
@@ -23,7 +24,7 @@ Report = Callable[[str], None]  # called with one line
 
 
 class _Output:
-    """The output format (text, csv or json), whether text keeps its full width, and the typed words."""
+    """The output format (text, csv or json), whether text keeps its full width, and the words of the command line."""
 
     form = "text"
     wide = False
@@ -50,7 +51,7 @@ _HASH = re.compile(r"(.+)-([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def set_output(*, csv: bool = False, json: bool = False, wide: bool = False) -> None:
-    """Sets the format in which ``show`` prints tables, and whether text keeps its full width.
+    """Sets the format in which ``show`` prints tables, and whether text is printed in its full width.
 
     Raises:
       BadInput: both CSV and JSON are requested.
@@ -64,12 +65,12 @@ def set_output(*, csv: bool = False, json: bool = False, wide: bool = False) -> 
 
 
 def set_typed(words: Iterable[object]) -> None:
-    """Records the words of the command line: paths among them are not broken across lines."""
+    """Records the words of the command line. Paths among them are not broken across lines."""
     _output.typed = [str(word) for word in words]
 
 
 def rename(names: StringMap) -> None:
-    """Replaces command names in all printed output, as needed by `scaling-limits sweep`."""
+    """Sets command names to replace in all printed output, as needed by `scaling-limits sweep`."""
     _names.update(names)
 
 
@@ -82,7 +83,7 @@ def renamed(text: str) -> str:
 
 
 def is_data() -> bool:
-    """Returns whether standard output is CSV or JSON only."""
+    """Returns whether standard output contains only CSV or JSON."""
     return _output.form != "text"
 
 
@@ -92,14 +93,14 @@ def is_json() -> bool:
 
 
 def width(stream: Any) -> int | None:
-    """Returns the width of a terminal, or None for a pipe, a file or --wide, which have no limit."""
+    """Returns the width of the terminal. Returns None (no limit) for a pipe, a file or --wide."""
     if _output.wide or not stream.isatty():
         return None
     return shutil.get_terminal_size().columns
 
 
 def quoted(folder: Any) -> str:
-    """Returns a path or URL as a command-line word, quoted if a shell needs quotes."""
+    """Returns a path or URL as a command-line word, quoted if the shell requires it."""
     return shlex.quote(str(folder))
 
 
@@ -112,7 +113,7 @@ def answer(lines: str) -> None:
 def say(line: str) -> None:
     """Prints a line to standard error. On a terminal, it is wrapped unless it is an error.
 
-    Standard output is flushed first, to keep lines in order if both go to one file.
+    Standard output is flushed first, so that lines stay in order if both go to the same file.
     """
     sys.stdout.flush()
     columns = None if line.startswith("error: ") else width(sys.stderr)
@@ -120,7 +121,7 @@ def say(line: str) -> None:
 
 
 def report_some(lines: Sequence[str], report: Report, most: int = 10) -> None:
-    """Reports the first of many lines, and the number of remaining ones."""
+    """Reports the first few of many lines, and the number of remaining lines."""
     for line in lines[:most]:
         report(line)
     if len(lines) > most:
@@ -143,7 +144,7 @@ def as_help(text: str, columns: int) -> str:
 
 
 def numbered(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Returns a key that sorts names by their numbers: b1, b2, b1024. Trailing hex hashes are compared as text."""
+    """Returns a key that sorts names by number: b1, b2, b1024. Hex hashes at the end are compared as text."""
     base, dash, tail = name.rpartition("-")
     if not dash or not re.fullmatch(r"[0-9a-f]{8,16}", tail):
         base, tail = name, ""
@@ -152,7 +153,7 @@ def numbered(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callable[[], str]) -> None:
-    """Prints a command's result: its table as CSV or JSON, or its text.
+    """Prints the result of a command: a table as CSV or JSON, or text.
 
     Args:
       columns: column names.
@@ -174,7 +175,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
 
 
 def show_json(value: Any) -> None:
-    """Prints a value as JSON. A list has one object per line."""
+    """Prints a value as JSON. Lists are printed with one object per line."""
     import json
 
     is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
@@ -194,7 +195,7 @@ def show_json(value: Any) -> None:
 
 
 def _cell(text: str) -> str:
-    """Returns a string as a CSV cell that spreadsheets do not interpret as a formula. Numbers are unchanged."""
+    """Returns a string as a CSV cell that spreadsheets do not interpret as a formula. Numbers stay unchanged."""
     text = printable(text)
     try:
         float(text)
@@ -216,7 +217,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Block(NamedTuple):
-    """A paragraph, or an explanation of a name: words after a prefix, and the indent of the following lines."""
+    """A paragraph, or the explanation of a name: words after a prefix, and the indentation of the following lines."""
 
     start: str
     words: str
@@ -238,7 +239,7 @@ def wrap(text: str, width: int, first: str = "", others: str = "", kept: Collect
       text: a single line.
       width: width in characters; at least 20.
       first, others: prefixes of the first line and of the other lines.
-      kept: strings that are not broken up to the next space, such as paths that a user typed.
+      kept: strings that are not broken, up to the next space after them, such as paths that a user typed.
     """
     for one in sorted(kept, key=len, reverse=True):
         text = re.sub(rf"{re.escape(one)}\S*", _whole, text)
@@ -263,7 +264,7 @@ def is_copied(line: str) -> bool:
 
 
 def _wrapped(line: str, columns: int | None) -> str:
-    """Wraps a line to a number of columns. Words, commands, paths and examples to copy are not broken."""
+    """Wraps a line to a number of columns. Words, commands, paths and examples are not broken."""
     if columns is None or len(line) <= columns or is_copied(line):
         return line
     indent = " " * (len(line) - len(line.lstrip()))
@@ -271,7 +272,7 @@ def _wrapped(line: str, columns: int | None) -> str:
 
 
 def _typed_paths() -> set[str]:
-    """Returns typed words that may be paths with spaces: as a word, --KEY VALUE, KEY=VALUE or --KEY=VALUE."""
+    """Returns typed words that may be paths with spaces. They can be words, --KEY VALUE, KEY=VALUE or --KEY=VALUE."""
     around = (os.getcwd(), os.environ.get("SCALING_LIMITS_CACHE", ""), "~")
     typed = [each for word in _output.typed for each in (word, word.partition("=")[2])]
     expanded = [os.path.expanduser(each) for each in (*typed, *around)]
@@ -281,8 +282,8 @@ def _typed_paths() -> set[str]:
 def reflowed(text: str, width: int) -> str:
     """Wraps text with several paragraphs, such as --help, to a width.
 
-    Long unindented lines continue on the next line. An explanation two or more spaces after its name keeps its column.
-    Commands are broken with line continuations. Other indented lines stay separate.
+    Long unindented lines continue on the next line. An explanation that is two or more spaces after a name stays in its
+    column. Commands are broken with line continuations. Other indented lines are not joined.
     """
     lines = []
     for each in _blocks(text.split("\n")):
@@ -319,7 +320,7 @@ def _blocks(lines: list[str]) -> Iterator[_Block | str]:
 
 
 def _command(line: str, width: int) -> list[str]:
-    """Breaks a command into lines, with a backslash at the end of all but the last."""
+    """Breaks a command into several lines. All lines except the last end with a backslash."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
@@ -343,9 +344,9 @@ class Column(NamedTuple):
     Attributes:
       name: name in the header.
       cells: cells of all rows.
-      left: whether it is left-aligned, like names.
-      prose: whether its cells are wrapped rather than shortened.
-      kept: whether it stays a column on any terminal, however narrow, because it is the subject of the table.
+      left: whether the column is left-aligned, like names.
+      prose: whether cells are wrapped rather than shortened.
+      kept: whether it stays a column even on very narrow terminals, because it is the subject of the table.
     """
 
     name: str
@@ -371,8 +372,8 @@ def table(
       header: column names.
       rows: cells of each row. Integers are printed with thousands separators.
       left: left-aligned columns. By default, all columns without integers.
-      prose: columns with cells that are wrapped rather than shortened.
-      least: columns to leave out, in order, if the table does not fit otherwise.
+      prose: columns whose cells are wrapped rather than shortened.
+      least: columns to omit, in this order, if the table does not fit otherwise.
       kept: columns that are never omitted or moved into the heading.
       foot: additional rows at the end, such as totals.
     """
@@ -394,8 +395,8 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
 
     Args:
       columns: columns with equal numbers of cells.
-      feet: number of rows at the end that are totals.
-      least: names of columns to leave out, in order.
+      feet: number of rows at the end that contain totals.
+      least: names of columns to omit, in this order.
       width: maximum line width in characters, or None for no limit.
     """
     rows = len(columns[0].cells) if columns else 0
@@ -424,9 +425,10 @@ def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: in
 
 
 def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Column], list[str]]:
-    """Returns the columns that a table needs, and a description of the others.
+    """Returns the columns that a table must show, and a description of the others.
 
-    Names and zeros shared by all rows move to the description. Empty columns are dropped. Other numbers stay in place.
+    Names and zeros that all rows share are moved to the description. Empty columns are dropped. Other numbers stay in
+    place.
     """
     rows = len(columns[0].cells) - feet
     kept, heading = [], []
@@ -443,7 +445,7 @@ def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Colum
 
 
 def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tuple[list[Column], dict[int, str]]:
-    """Moves name columns, from the left, into lines above the rows that share them, while the table is too wide."""
+    """While the table is too wide, moves name columns from the left into lines above the rows that share them."""
     leading = []
     for column in columns:
         if column.name and not column.left:
@@ -485,12 +487,12 @@ def _fitted(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _wrapped_cells(cells: Cells, size: int) -> Cells:
-    """Returns cells of several lines."""
+    """Wraps cells to several lines."""
     return tuple("\n".join(textwrap.wrap(cell, size, break_on_hyphens=False)) for cell in cells)
 
 
 def _shortest(cells: Cells) -> int:
-    """Returns the smallest size at which distinct cells stay distinct."""
+    """Returns the smallest size at which different cells stay different."""
     different = len(set(cells))
     size = max(map(len, cells))
     while size > _NAME and len(set(_shortened(cells, size - 1))) == different:
@@ -499,7 +501,7 @@ def _shortest(cells: Cells) -> int:
 
 
 def _shortened(cells: Cells, size: int) -> Cells:
-    """Shortens cells to at most ``size`` characters: first the hashes at their ends, then their middle."""
+    """Shortens cells to at most ``size`` characters: first the hashes at their ends, then the middle."""
     if max(map(len, cells)) > size:
         cells = _with_short_hashes(cells)
     return tuple(cell if len(cell) <= size else _middle_cut(cell, size) for cell in cells)

@@ -1,4 +1,4 @@
-"""Progress of long-running work: a bar on a terminal, or a line every few seconds."""
+"""Shows the progress of long-running work, as a bar on a terminal or as a line every few seconds."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ def show_progress(
     delay: float = 0.0,
     first: int | None = None,
 ) -> Iterator[Callable[[int], None]]:
-    """Yields a function to call with the total amount done so far.
+    """Yields a function that must be called with the total amount done so far.
 
     Args:
       what: name of the work.
@@ -36,8 +36,8 @@ def show_progress(
       unit: unit of the amounts. Large amounts are shown with a prefix, such as megabytes.
       report: called with progress lines if there is no terminal.
       began: ``time.monotonic()`` at the start of the work, if it began before this call.
-      delay: seconds until a bar appears on a terminal. Shorter work shows no bar.
-      first: amount done before this call. If given, lines contain the remaining time.
+      delay: seconds until a bar appears on a terminal. There is no bar for shorter work.
+      first: amount done before this call. If given, lines include the remaining time.
     """
     if sys.stderr.isatty():
         scaled = total >= PREFIX_FROM
@@ -67,7 +67,7 @@ def show_progress(
 
 
 def track(items: Sequence[T], what: str, unit: str, report: Report | None, began: float | None = None) -> Iterator[T]:
-    """Yields ``items``, and shows the number done if they take long. Silent without ``report``."""
+    """Yields ``items``, and shows the number of finished ones if they take long. Silent without ``report``."""
     if report is None:
         yield from items
         return

@@ -1,13 +1,13 @@
-"""A store: a folder of studies, each written part by part and made visible by a commit record.
+"""A store: a folder of studies. Each study is written part by part, and made visible by a commit record.
 
     STORE/<study>/plan-<trials>.json, confirm-<repeats>[-<top>].json       requests
     STORE/<study>/claim-<n>.json, part-<seq>-<token>.arrows                writers and their parts; see ``parts``
     STORE/<study>/{studies,trials,measurements}-<n>.parquet                tables committed under claim n
     STORE/<study>/commit-<n>.json                                          the record that lists these, with sha256
 
-Readers see only the files listed in a study's newest commit record. A study grows by runs: each run claims the study,
-writes its finished trials in parts, and commits, which merges the previous commit and the parts. If a trial ran twice,
-because its first run had to be retried, the newer run counts.
+Readers see only the files listed in a study's newest commit record. A study grows with each run: the run claims the
+study, writes its finished trials as parts, and commits. A commit merges the previous commit and the parts. If a trial
+ran twice because it had to be retried, the newer run counts.
 """
 
 import contextlib
@@ -52,13 +52,13 @@ T = TypeVar("T", bound=Plan)
 
 @located
 def check_writable(store: Folder) -> None:
-    """Raises BadInput unless files can be created atomically in ``store``, which may be missing. Leaves no files."""
+    """Raises BadInput unless files can be created atomically in ``store`` (which may be missing). Leaves no files."""
     durable.system(store).check_writable(store)
 
 
 @in_snapshot
 def names(store: Folder) -> list[str]:
-    """Returns the sorted names of the studies that were requested in a store or that a release holds."""
+    """Returns the sorted names of all studies requested in a store or contained in a release."""
     commits = released_commits(store)
     if commits is not None:
         return [commit.name for commit in commits]
@@ -75,7 +75,7 @@ def names(store: Folder) -> list[str]:
 
 @located
 def stored_plan(store: Folder, name: str) -> Plan | None:
-    """Returns the study with its largest request for trials and repeats, or None if it was never requested."""
+    """Returns a study with its largest request for trials and repeats, or None if it was never requested."""
     listing = list_study(store / name)
     if not listing.plans:
         return None
@@ -86,7 +86,7 @@ def stored_plan(store: Folder, name: str) -> Plan | None:
 
 @in_snapshot
 def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
-    """Returns the requested studies that are not in ``seen``, or not visible, sorted by name."""
+    """Returns the requested studies that are not in ``seen`` or not visible, sorted by name."""
     requested = set(names(store))
     unseen = requested.difference([commit.name for commit in catalogue(store)] if seen is None else seen)
     return [plan for plan in (stored_plan(store, name) for name in sorted(unseen)) if plan is not None]
@@ -94,10 +94,10 @@ def waiting(store: Folder, seen: Collection[str] | None = None) -> list[Plan]:
 
 @located
 def with_stored_name(store: Folder, study: T) -> T:
-    """Returns the study with its current name in a store, or the name it would get.
+    """Returns the study with the name that it has or would get in a store.
 
-    A name ends with digits of the plan's hash. A study stored under an older, shorter name keeps it. Another plan with
-    the same short name gets the current, longer one.
+    A name ends with digits of the plan's hash. A study that was stored under an older, shorter name keeps this name. A
+    different plan with the same short name gets a current, longer name.
 
     Raises:
       BadInput: the current name belongs to another plan.
@@ -117,7 +117,7 @@ def with_stored_name(store: Folder, study: T) -> T:
 
 @located
 def ask(store: Folder, study: Plan) -> None:
-    """Records a request for ``study``. Raises BadInput with the differences if its name belongs to another plan."""
+    """Records a request for ``study``. If its name belongs to another plan, raises BadInput with the differences."""
     check_same_plan(store, study)
     folder = store / study.name
     durable.make_folder(folder)
@@ -138,7 +138,7 @@ def check_same_plan(store: Folder, study: Plan) -> None:
 
 
 def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
-    """Returns the error for a study with a name that belongs to another plan, ``stored``."""
+    """Returns the error for a study whose name belongs to another plan, ``stored``."""
     ours, theirs = study.plan(), stored.plan()
     differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
     changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in differing)
@@ -154,7 +154,7 @@ def check_destination(store: Folder) -> None:
 
 @located
 def check_is_store(store: Folder) -> None:
-    """Raises BadInput for a release, or a store written by newer or unsupported older software."""
+    """Raises BadInput for a release, or for a store written by newer or by unsupported older software."""
     if released_commits(store) is not None:
         raise BadInput(
             f"{store} is a release, which never changes. Merge it into a store with `python -m results merge`."
@@ -182,7 +182,7 @@ def catalogue(store: Folder) -> list[Commit]:
     """Returns the visible studies in a store or a release, sorted by name.
 
     Raises:
-      BadInput: the folder is missing, or it has no studies but stores below it do.
+      BadInput: the folder is missing, or it does not contain studies but has stores below it that do.
     """
     commits = released_commits(store)
     if commits is not None:
@@ -198,7 +198,7 @@ def catalogue(store: Folder) -> list[Commit]:
 
 @in_snapshot
 def committed(store: Folder) -> list[Commit]:
-    """Returns the visible studies, sorted by name, in a folder that is or will become a store."""
+    """Returns the visible studies in a folder that is or will become a store, sorted by name."""
     names = [f.name for f in store.iterdir() if not f.name.startswith(".")]
     fetch_commits(store, names)
     studies = [newest_commit(store, name) for name in names]
@@ -212,11 +212,11 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     Args:
       store: folder of the store or release.
       name: name of one study. None reads all studies.
-      tables: tables to read. The others are returned empty.
+      tables: tables to read. Other tables are returned empty.
 
     Returns:
-      Tables sorted by study and (run | trial | trial, step), with each trial once. Missing values are NaN. The studies
-      table ends with columns from the plans, ``results.plans.plan_columns.COLUMNS``.
+      Tables sorted by study and (run | trial | trial, step), in which each trial occurs once. Missing values are NaN.
+      The last columns of the studies table come from the plans: ``results.plans.plan_columns.COLUMNS``.
 
     Raises:
       BadInput: the store is missing, has a newer schema, or is damaged.
@@ -247,7 +247,7 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
-    """Concatenates tables of studies. Float and double combine to double, and missing columns become null.
+    """Concatenates tables of studies. Float and double are combined to double, and missing columns become null.
 
     Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """
@@ -260,9 +260,9 @@ class StudyProgress(NamedTuple):
     """The progress of a study.
 
     Attributes:
-      visible: whether everything written is visible.
+      visible: whether all written data are visible.
       ledger: ledger of the requested trials.
-      to_run: number of trials still to run. This is an upper bound until the trials to repeat are known.
+      to_run: number of trials still to run. An upper bound until it is known which trials to repeat.
     """
 
     visible: bool
@@ -274,7 +274,7 @@ class StudyProgress(NamedTuple):
 def progress(store: Folder, study: Plan) -> StudyProgress:
     """Returns the progress of a study, including uncommitted parts.
 
-    For a finished study, the progress comes from the commit record, after checking the hash of the trials table.
+    For a finished study, the progress is taken from the commit record, after checking the hash of the trials table.
     """
 
     def look() -> StudyProgress:
@@ -298,7 +298,7 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
 
 @located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
-    """Returns the ids of the trials that need not run again, including those in uncommitted parts."""
+    """Returns the ids of the trials that do not need to run again, including those in uncommitted parts."""
 
     def look() -> frozenset[int]:
         base, parts = claims.state(store, name)[1:]
@@ -323,10 +323,10 @@ def backends(store: Folder, name: str) -> frozenset[str]:
 @located
 @contextlib.contextmanager
 def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
-    """Claims a study for writing, once other processes have released it.
+    """Claims a study for writing once other processes have released it.
 
-    In a local folder, this waits for a file lock, which the kernel releases when a process ends. Results do not depend
-    on the lock. Machines that share a file system without locks do not wait, and the newer claim wins.
+    In a local folder, this waits for a file lock, which the kernel releases when a process ends. Correctness does not
+    depend on the lock. Machines that share a file system without locks do not wait, and the newer claim wins.
     """
     with lock(store, name):
         claims.remove_leftovers(store / name)
@@ -335,7 +335,7 @@ def claim(store: Folder, name: str) -> Iterator[claims.Claim]:
 
 @located
 def is_running(store: Folder, name: str) -> bool:
-    """Returns whether a live process holds the study's lock. In a local folder, the process must be on this machine."""
+    """Returns whether a live process holds the study's lock. Locally, it must run on this machine."""
     return durable.system(store).is_locked(store / name)
 
 

@@ -1,4 +1,4 @@
-"""The `compare` command: compares two stores or releases side by side."""
+"""The `compare` command: compares two stores or releases."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from analysis.arguments import requested_target
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a row per comparison. Returns 1 if A and B contradict each other, else 0."""
+    """Prints one row per comparison. Returns 1 if A and B contradict each other, else 0."""
     table = compare.table(options.a, options.b, requested_target(options))
     output.print_table(table, lambda: compare.as_text(table, options.a, options.b))
     return int(compare.differs(table))

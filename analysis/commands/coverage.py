@@ -1,4 +1,4 @@
-"""The `coverage` command: shows how often the statements of fit and epochs --fit hold for simulated data."""
+"""The `coverage` command: shows how often the conclusions of fit and epochs --fit are correct on simulated data."""
 
 import argparse
 import time
@@ -25,7 +25,7 @@ SLOW = ("suggestions",)  # 10 s per data set
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a row per scenario."""
+    """Prints one row per scenario."""
     for name, least in (("datasets", 1), ("seed", 0)):
         number = getattr(options, name)
         if number < least:

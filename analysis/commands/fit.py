@@ -1,4 +1,7 @@
-"""The `fit` command: prints how far larger batches pay off, and critical batch sizes, with intervals."""
+"""The `fit` command: prints how far larger batches pay off and the critical batch size of each curve.
+
+Both are printed with confidence intervals.
+"""
 
 import argparse
 
@@ -10,7 +13,7 @@ from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a row per fit, or per assumption with --checks."""
+    """Prints one row per fit or, with --checks, one row per assumption."""
     target = requested_target(options)
     if options.points and target:
         raise BadInput("--metric, --value and --target need --store: a file of points contains its target")

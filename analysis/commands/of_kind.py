@@ -1,4 +1,4 @@
-"""Commands for the kinds of studies. Each prints the table of one kind."""
+"""Commands for the kinds of studies. Each command prints a table of all studies of its kind."""
 
 import argparse
 import importlib
@@ -11,7 +11,7 @@ from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a row per study, or per curve with --fit."""
+    """Prints one row per study or, with --fit, one row per curve."""
     own, row = kind_views.commands()[options.command]
     if options.anchor is not None and not options.published:
         raise BadInput("--anchor needs --published: it scales predictions of published steps")

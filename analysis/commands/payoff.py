@@ -1,4 +1,4 @@
-"""The `payoff` command: shows how far more devices pay off, and what they cost."""
+"""The `payoff` command: shows how far adding devices pays off, and the cost of training."""
 
 import argparse
 
@@ -14,7 +14,7 @@ from results.printing import quoted, say
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a row per curve and device kind, or per number of devices with --times."""
+    """Prints one row per curve and device kind or, with --times, one row per number of devices."""
     request = requested_target(options)
     if request and not options.store:
         raise BadInput("--metric and --value need --store: points contain their target")
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _of_runs(options: argparse.Namespace) -> list[Subject]:
-    """Returns the workloads in files of runs whose steps are known."""
+    """Returns the workloads in files of runs with given steps to target."""
     for basis in (MEASURED, PUBLISHED):
         file = getattr(options, basis)
         if file:
@@ -60,7 +60,7 @@ def _of_runs(options: argparse.Namespace) -> list[Subject]:
 
 
 def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
-    """Returns the given options for the next command. Step-time files are omitted unless something is ``timed``."""
+    """Returns the given options, for use in the next command. Includes step-time files only if ``timed`` is true."""
     words = []
     names = ["store", "points", "paper", "metric", "value", "where", "gain"]
     if timed:

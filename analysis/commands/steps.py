@@ -16,7 +16,7 @@ from results.rules.answers import MINIMUM, Rule
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints a row per study and target."""
+    """Prints one row per study and target."""
     request, rule = requested_target(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
     if options.rule == "median":

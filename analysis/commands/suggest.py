@@ -1,4 +1,4 @@
-"""The `suggest` command: prints the additional runs that narrow an answer most for their cost."""
+"""The `suggest` command: suggests the additional runs that narrow an answer most per unit of cost."""
 
 import argparse
 

@@ -26,7 +26,7 @@ class CoreCurve(NamedTuple):
     Attributes:
       members: timed studies on real cores, sorted by cores.
       emulated: studies on emulated cores, sorted by cores.
-      distinction: fields that separate this curve from similar ones in a table, or empty.
+      distinction: fields that distinguish this curve from similar ones in a table, or empty.
     """
 
     members: tuple[MeasuredFactorization, ...]
@@ -68,7 +68,7 @@ class CoreCurveFit(NamedTuple):
 
 
 def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
-    """Returns the curves of factorizations in order, without studies that were never timed."""
+    """Returns the curves of factorizations, in order. Studies that were never timed are omitted."""
     timed = [one for one in factorizations if one.hardware and len(one.seconds)]
     result = []
     for group in workload_studies.alike(timed, _names, lambda one: shared_plan(one.study, ()), _in_words):
@@ -86,12 +86,12 @@ def _names(one: MeasuredFactorization) -> tuple[Any, ...]:
 
 
 def is_real(one: MeasuredFactorization) -> bool:
-    """Returns whether all cores in the study are known to be real. Only then are its times meaningful."""
+    """Returns whether all cores in the study are known to be real. Otherwise, its times are not meaningful."""
     return one.hardware is not None and one.hardware.emulated is False
 
 
 def _in_words(shared: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Describes a shared plan, with the data options and the ranges as separate fields."""
+    """Describes the plan shared by a curve. Data options and ranges become separate fields."""
     plan = dict(shared)
     options, space = plan.pop("dataset_options"), plan.pop("space")
     if options:
@@ -107,7 +107,7 @@ def _range(plan: Mapping[str, Any]) -> str:
 
 
 def of_curve(curve: CoreCurve) -> CoreCurveFit:
-    """Fits a curve if the data support a fit, and adds remarks for the user."""
+    """Fits a curve if the data support a fit, and adds notes for the user."""
     notes = [curve.distinction] if curve.distinction else []
     if curve.emulated:
         counts = ", ".join(str(one.study.cores) for one in curve.emulated)
@@ -153,13 +153,13 @@ def _row(core_fit: CoreCurveFit) -> dict[str, Any]:
 
 
 def fits(studies: Sequence[MeasuredFactorization]) -> tuple[pd.DataFrame, str]:
-    """Returns the table of the fits of all curves, and the table as text."""
+    """Returns a table of all curves' fits, and the same table formatted as text."""
     core_fits = [of_curve(curve) for curve in curves(studies)]
     return table(core_fits), as_text(core_fits)
 
 
 def as_text(core_fits: Sequence[CoreCurveFit]) -> str:
-    """Formats the fits as text: one line each, then speed-ups and reasons, and the requirements of a fit."""
+    """Formats the fits as text: one line per fit, then speed-ups, reasons and the requirements for a fit."""
     rows, remarks = [], []
     for i, one in enumerate(core_fits, start=1):
         study, hardware, members = one.curve.representative.study, one.curve.representative.hardware, one.curve.members
@@ -191,7 +191,7 @@ def in_words(core_fit: CoreCurveFit) -> str:
 
 
 def _verdict(core_fit: CoreCurveFit) -> str:
-    """Describes the verdict, and whether the law misfits."""
+    """Describes the verdict, and whether the law fits poorly."""
     doubt = ", law misfits" if core_fit.fit and core_fit.fit.doubt else ""
     return core_fit.verdict.replace("_", " ") + doubt
 

@@ -1,4 +1,4 @@
-"""Coverage: how often statements of `analysis epochs --fit` hold for seconds per epoch simulated from known laws."""
+"""Coverage: how often `analysis epochs --fit` is correct on seconds per epoch simulated from known laws."""
 
 import itertools
 import math
@@ -26,14 +26,14 @@ HOLDING = ["covered", *(f"{name}_covered" for name in TIMES)]
 
 
 class Law(NamedTuple):
-    """Seconds per epoch, with the terms of the fit and additional ones.
+    """A law for seconds per epoch: the terms of the fit, and additional terms.
 
     Attributes:
       serial, parallel, communication: see ``scaling``.
       rounds: seconds for each of log2 c rounds.
-      exchange: seconds, times (c − 1) / c, to move the remote part of a table to each core.
-      slower: relative slow-down beyond half of the cores, due to a second memory.
-      step: seconds added beyond half of the cores.
+      exchange: seconds to move the remote part of a table to each core, before multiplying by (c − 1) / c.
+      slower: relative slow-down if more than half of the cores are used, due to a second memory.
+      step: seconds added if more than half of the cores are used.
     """
 
     serial: float
@@ -46,14 +46,14 @@ class Law(NamedTuple):
 
     @property
     def is_inside(self) -> bool:
-        """Whether this is one of the laws that the fit covers."""
+        """Whether the fitted law can represent this law."""
         return not any(self[3:])
 
     @property
     def times(self) -> tuple[float, float, float]:
         """Serial, parallel and communication seconds, with the exchange moved from parallel to serial.
 
-        With two memories, these are the times of the first memory. Rounds are not included.
+        For machines with two memories, these are the times within the first memory. Rounds are not included.
         """
         return self.serial + self.exchange, self.parallel - self.exchange, self.communication
 
@@ -64,7 +64,7 @@ class Law(NamedTuple):
         return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
 
     def critical(self, most: float) -> float:
-        """Returns the core count at which half of the cores' time is lost, or infinity. The count may lie on a step."""
+        """Returns the core count at which half of the cores' time is lost, or infinity. The law may jump there."""
 
         def lost(ln_cores: float) -> float:
             cores = np.array([1.0, math.exp(ln_cores)])
@@ -102,7 +102,7 @@ EPOCHS = 8  # epochs timed at each core count
 
 
 class CoreScenario(NamedTuple):
-    """A simulated case: keys of the tables above, and a spread of epoch times."""
+    """A simulated case, given by keys of the tables above and a spread of epoch times."""
 
     law: str
     core_counts: str
@@ -119,7 +119,7 @@ class CoreScenario(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Data sets of a scenario: median seconds per epoch, float64[d, n], and the spread of epochs, float64[d]."""
+    """Simulated data sets: median seconds per epoch, float64[d, n], and the spread of epoch times, float64[d]."""
 
     seconds: np.ndarray
     spread: np.ndarray
@@ -131,10 +131,10 @@ def all_scenarios() -> list[CoreScenario]:
 
 
 def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
-    """Simulates ``datasets`` curves with the noise that the fit assumes.
+    """Simulates ``datasets`` curves with the noise assumed by the fit.
 
-    A slowdown lasts for all epochs at a given core count, so their median has the error of a single epoch plus the
-    error of ``BETWEEN_RUNS``. As with real data, the fit receives the spread of the epochs around their median.
+    A slowdown affects all epochs at a given core count. Their median therefore has the error of a single epoch plus the
+    error ``BETWEEN_RUNS``. As with real data, the fit receives the spread of the epoch times around their median.
     """
     cores = scenario.cores
     noise = math.hypot(scenario.spread, scaling.BETWEEN_RUNS)
@@ -149,7 +149,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenar
 
     Args:
       datasets: number of data sets per scenario.
-      seed: seed of the simulation. The data of a scenario do not depend on other scenarios.
+      seed: seed of the simulation. The data of a scenario do not depend on which other scenarios are run.
       report: called with progress lines.
       scenarios: scenarios to run, or empty for all.
     """
@@ -162,7 +162,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenar
 
 
 def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
-    """Fits a scenario's data sets with the code that fits the curves of a store."""
+    """Fits a scenario's data sets with the same code that fits the curves of a store."""
     return [scaling.fit(scenario.cores, *one) for one in zip(times.seconds, times.spread.tolist(), strict=True)]
 
 
@@ -190,8 +190,8 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Returns the rates over all data sets with the same value in the column ``by``, one row per value.
 
     Returns:
-      Columns of ``coverage_tables.summary`` with misfit, then times (fraction of time intervals that hold), least_times
-      (the smallest such fraction for a time in a scenario) and aim: met or MISSED.
+      Columns of ``coverage_tables.summary`` with misfit, then times (fraction of time intervals that contain the
+      truth), least_times (the smallest such fraction in any scenario) and aim: met or MISSED.
     """
     groups = [group for _, group in table.groupby(by, sort=False)]
     times = [group[HOLDING[1:]].to_numpy() for group in groups]
@@ -203,9 +203,9 @@ def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def met(row: Mapping[Any, Any]) -> bool:
-    """Returns whether a scenario meets its aim: its statements hold, or the fit reports that the law misfits.
+    """Returns whether a scenario meets its aim: the fit is correct often enough, or reports that the law fits poorly.
 
-    A fitted law has no misfit to report.
+    If the fitted law can represent the true law, the fit must rarely report a misfit.
     """
     holds = all(np.isnan(row[column]) or row[column] >= LEAST for column in HOLDING)
     if LAWS[row["law"]].is_inside:
@@ -214,7 +214,7 @@ def met(row: Mapping[Any, Any]) -> bool:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the rates as text: by law (fitted or not), by core counts and by spread."""
+    """Formats the rates as text, grouped by law (fitted or not), by core counts and by spread."""
     inside = table["law"].map(lambda name: LAWS[name].is_inside)
     spread = table["spread"].map("{:.0%}".format)
     parts = [

@@ -1,4 +1,4 @@
-"""Factorizations: a store's studies of kind ``cores``, with every epoch of every trial, and their table."""
+"""Factorizations: the studies of kind ``cores`` in a store, with every epoch of every trial."""
 
 import dataclasses
 import functools
@@ -29,11 +29,11 @@ CONJUGATE = ("cg", "rotated_cg")
 
 
 class Hardware(NamedTuple):
-    """The hardware of a trial. Fields that its run did not record are None.
+    """The hardware of a trial. Fields that were not recorded are None.
 
     Attributes:
       backend, device_kind: JAX's names for the backend and the device kind.
-      emulated: whether there were more devices than physical cores. If so, times do not measure speed.
+      emulated: whether there were more devices than physical cores. If so, measured times do not reflect real speed.
       physical_cores: physical cores available to the process.
       affinity: logical processors that the process was bound to, such as 0,1.
     """
@@ -52,12 +52,12 @@ class MeasuredFactorization:
     Attributes:
       study: the study's plan.
       ledger: ledger of the study's trials.
-      trials: one row per ended trial, by ``trial``: run, status, unobserved_weight, norm_penalty.
+      trials: one row per ended trial, indexed by ``trial``: run, status, unobserved_weight, norm_penalty.
       epochs: one row per trial and evaluated epoch, sorted: trial, epoch, seconds (for both halves, excluding
         compilation, averaged over the epochs since the last row), validation_recall_20, validation_recall_50,
-        recall_20, recall_50 (on test), objective, bytes_per_core, peak_bytes_per_core, elapsed (seconds of solving so
-        far). All columns except the ids are float64, with NaN for missing measurements, such as validation in software
-        0.1.
+        recall_20, recall_50 (on test), objective, bytes_per_core, peak_bytes_per_core, elapsed (total solve time so
+        far, in seconds). All columns except the ids are float64, with NaN for missing measurements, such as validation
+        in software 0.1.
       hardware_by_run: hardware of each run, by run number.
     """
 
@@ -76,7 +76,7 @@ class MeasuredFactorization:
     def chosen(self) -> int | None:
         """The trial with the best validation Recall@20 at its last epoch (the smallest id on ties).
 
-        Only COMPLETE trials count. Otherwise, trials that did not diverge count. None if all diverged.
+        Only COMPLETE trials count. If there are no such trials, INCOMPLETE ones count. None if all trials diverged.
         """
         for status in ("COMPLETE", "INCOMPLETE"):
             last = self.last.loc[self.last["status"] == status, self.chosen_by]
@@ -90,7 +90,7 @@ class MeasuredFactorization:
 
     @functools.cached_property
     def last(self) -> pd.DataFrame:
-        """The last row of ``epochs`` for each trial with epochs, by ``trial``, joined with ``trials``."""
+        """Last row of ``epochs`` for each trial that has epochs, joined with ``trials`` and indexed by ``trial``."""
         return self.epochs.drop_duplicates("trial", keep="last").set_index("trial").join(self.trials)
 
     def epochs_of(self, trial: int) -> pd.DataFrame:
@@ -156,7 +156,7 @@ def _measured(commit: Commit) -> MeasuredFactorization:
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
-    """Returns the ``epochs`` table of a factorization. Numbers in float32 become their shortest decimals."""
+    """Returns the ``epochs`` table of a factorization. Each float32 becomes the shortest decimal that identifies it."""
     table = read_table(commit, "measurements").to_pandas()
 
     def column(name: str) -> np.ndarray:
@@ -180,9 +180,9 @@ def _epochs(commit: Commit) -> pd.DataFrame:
 
 
 def table(factorizations: Sequence[MeasuredFactorization]) -> pd.DataFrame:
-    """Returns the table ``COLUMNS``, in the order of ``factorizations``.
+    """Returns a table with the columns ``COLUMNS``, in the order of ``factorizations``.
 
-    Whole numbers are Int64 and emulated is boolean, so unknown values are empty cells.
+    Integer columns are Int64 and ``emulated`` is a nullable boolean, so unknown values are empty cells.
     """
     frame = pd.DataFrame([_row(one) for one in factorizations], columns=list(COLUMNS))
     numbers = ("complete", "infeasible", "incomplete", *WHOLE)
@@ -215,7 +215,7 @@ def _row(one: MeasuredFactorization) -> dict[str, object]:
 
 
 def data_label(one: MeasuredFactorization) -> str:
-    """Identifies the data more precisely than by the data set's name: by options or version."""
+    """Returns a label that identifies the data more precisely than the data set's name, by options or version."""
     options = one.study.dataset_options
     return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
 
@@ -251,7 +251,7 @@ def emulated_label(one: MeasuredFactorization) -> str:
 
 
 def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:
-    """Formats the table as text: columns that differ between rows, and a star after seconds on emulated cores."""
+    """Formats the columns that differ between rows as text. A star marks seconds on emulated cores."""
     whole = table(factorizations)
     rows = whole.sort_values(["dataset", "data"], kind="stable").to_dict("records")
     further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if whole[name].nunique(dropna=False) > 1]

@@ -1,12 +1,12 @@
-"""Regions: all laws of seconds per epoch over cores that fit the measured times, and their extremes.
+"""Regions: the set of all laws for seconds per epoch over cores that fit the measured times, and its extremes.
 
-A law is a sum of six terms with non-negative times (``terms``): the three reported terms, and three terms that a
-reported law lacks. Its misfit is the sum of its squared relative errors over the noise. The region contains the laws
-with a misfit of at most ``bound``. Only the three reported terms determine the bound, so the other terms widen an
-interval and never move its best value.
+A law is a sum of six non-negative terms (``terms``): the three reported terms, and three terms that reported laws omit.
+The misfit of a law is the sum of the squares of its relative errors, in units of the noise. The region contains the
+laws with a misfit of at most ``bound``. The bound is determined by the three reported terms only. The other terms can
+widen an interval, but never move its best value.
 
-An interval ends where the smallest misfit reaches the bound. This misfit never decreases away from the best value,
-which is inside, so each end is a root between the best value and a value outside.
+An interval ends where the smallest misfit reaches the bound. The misfit never decreases with distance from the best
+value. Each end is therefore a root between the best value and a value outside the region.
 """
 
 import math
@@ -25,10 +25,10 @@ class Region(NamedTuple):
     """The data that define a region, in float64.
 
     Attributes:
-      most: largest measured core count. A step may lie beyond half of it.
-      shares: [n, 6], ``terms`` divided by the seconds of a first law, and by their ``unit``. A time of 1 is as long as
-        an epoch.
-      unit: [6], factors that convert seconds of the terms to such times.
+      most: largest measured core count. The law may have a jump beyond half of it.
+      shares: [n, 6], ``terms`` divided by the seconds of a first fitted law, and by their ``unit``. A time of 1 is as
+        long as an epoch.
+      unit: [6], factors that convert the terms from seconds to these relative times.
       measured: [n], measured seconds divided by those of the first law, about 1.
       noise: relative standard deviation of the seconds.
       bound: upper bound on the misfit.
@@ -45,8 +45,8 @@ class Region(NamedTuple):
 def region(cores: np.ndarray, seconds: np.ndarray, noise: float) -> Region:
     """Returns the region for seconds [n] at ``cores`` [n], without its bound.
 
-    Errors are relative to a first fitted law. If they were relative to the measured seconds, times that happen to be
-    short would have the largest weights. The law is kept within a factor of 2 of the measured seconds.
+    Errors are relative to a first fitted law. If they were relative to the measured seconds, times that are short by
+    chance would get the largest weights. The first law is clipped to within a factor of 2 of the measured seconds.
     """
     first = _scaled(cores, seconds, seconds, noise)
     law = (first.shares[:, :REPORTED] @ best(first, list(range(REPORTED)))[0]) * seconds
@@ -61,18 +61,18 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
 
 
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
-    """Returns the seconds that one second of each time adds to an epoch on ``cores``: float64[*cores.shape, 6].
+    """Returns the seconds that one second of each term adds to an epoch on ``cores``: float64[*cores.shape, 6].
 
-    The terms of the law are serial, parallel / c and communication · (c − 1). The law may lack two kinds of terms:
-    communication in log2 c rounds, as in recursive halving and doubling, and a step beyond half of the ``most`` cores
-    due to a second memory, which adds either the same seconds for all cores or a part of the parallel work.
+    The terms of the law are serial, parallel / c and communication · (c − 1). The law may lack two kinds of terms. One
+    is communication in log2 c rounds, used by recursive halving and doubling. The other is a jump beyond half of the
+    ``most`` cores, due to a second memory. The jump adds either a constant time or a part of the parallel work.
     """
     beyond = (cores > most / 2) * 1.0
     return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), beyond, beyond / cores]).T
 
 
 def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
-    """Returns the best-fitting times of the ``chosen`` terms, [len(chosen)], as shares, and their misfit."""
+    """Returns the best-fitting times of the ``chosen`` terms, as shares [len(chosen)], and their misfit."""
     times, root = nnls(points.shares[:, chosen], points.measured)
     return times, (root / points.noise) ** 2
 
@@ -93,7 +93,7 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
 
 
 def of_cores(points: Region, best: float) -> tuple[float, float]:
-    """Returns the range, over laws in the region, of the core count that loses half of its time, around ``best``."""
+    """Returns the range, over all laws in the region, of the core count at which half of the time is lost."""
 
     def excess(ln_cores: float, side: int) -> float:
         return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound
@@ -109,10 +109,10 @@ def of_cores(points: Region, best: float) -> tuple[float, float]:
 
 
 def _losing(points: Region, cores: float, side: int) -> np.ndarray:
-    """Returns columns [n, r] of times that lose half of the cores' time by ``cores`` (side 1), or not before (−1).
+    """Returns columns [n, r] of laws that lose half of the time at or below ``cores`` (side 1), or above it (−1).
 
-    These times form a cone, lost · times >= 0 for side 1. Its edges are the terms on this side, and pairs of terms from
-    both sides that cancel.
+    The times of these laws form a cone: lost · times >= 0 for side 1. The edges of the cone are the terms on this side,
+    and pairs of terms from both sides that cancel.
     """
     lost = side * (cores * terms(np.array(cores), points.most) - _TWICE_ALONE) / points.unit
     toward, away = lost > 0, lost < 0
@@ -123,5 +123,5 @@ def _losing(points: Region, cores: float, side: int) -> np.ndarray:
 
 
 def _misfit(points: Region, columns: np.ndarray, taken: np.ndarray | float = 0.0) -> float:
-    """Returns the smallest misfit of ``taken`` [n] plus any non-negative sum of ``columns`` [n, r]."""
+    """Returns the smallest misfit of ``taken`` [n] plus any non-negative combination of ``columns`` [n, r]."""
     return float((nnls(columns, points.measured - taken)[1] / points.noise) ** 2)

@@ -1,20 +1,20 @@
-"""How far more cores pay off: a law for seconds per epoch over cores, with reliable 90 % intervals.
+"""How many cores are worth using: a law for seconds per epoch over cores, with reliable 90 % intervals.
 
 The law is T(c) = serial + parallel / c + communication · (c − 1), the universal scalability law (Gunther 2008, arXiv
-0808.1431) in seconds. The reason for (c − 1): an all_gather of a table brings (c − 1)/c of it to every core. If cores
-share one memory, c − 1 tables pass through it. If every core has its own links, a ring takes c − 1 hops (Thakur et al.
-2005, doi 10.1177/1094342005051521). The bytes sent to each core, (c − 1)/c of a table, cannot be separated from
-``serial``, because 1 − 1/c is a combination of the other two terms. Their time is added to ``serial`` and missing from
+0808.1431) in seconds. The factor (c − 1) comes from the all_gather, which brings (c − 1)/c of a table to every core. If
+the cores share one memory, c − 1 tables pass through it. If every core has its own links, a ring takes c − 1 hops
+(Thakur et al. 2005, doi 10.1177/1094342005051521). The time to send (c − 1)/c of a table to a core cannot be separated
+from the other two terms, because 1 − 1/c is a combination of them. It is added to ``serial`` and subtracted from
 ``parallel``.
 
-The law is linear in its three non-negative times and fitted by least squares on relative errors. The interval of a
-time, or of a core count, is a profile: all other times are refitted. Because the law may be incomplete, intervals
-include terms that it lacks (``regions``). The noise of a point combines the spread of its epochs and ``BETWEEN_RUNS``.
-It is not divided by the number of epochs, because a slowdown on a shared machine lasts for many epochs. A larger misfit
-widens the intervals. If a missing term fits significantly better, or no law fits, ``misfit`` reports it.
+The law is linear in its three non-negative times and fitted by least squares on relative errors. The interval of a time
+or a core count is a profile interval: all other times are refitted. Because the law may be incomplete, intervals allow
+for terms that it lacks (``regions``). The noise of a point combines the spread of its epochs and ``BETWEEN_RUNS``. It
+is not divided by the number of epochs, because a slowdown on a shared machine lasts for many epochs. A larger misfit
+widens the intervals. ``misfit`` indicates whether an additional term fits significantly better, or whether no law fits.
 
 At ``critical_cores``, an epoch takes twice as long as with perfect scaling from one core: half of the cores' time is
-lost. Like the critical batch size, it lies between perfect scaling and no gain.
+lost. Like the critical batch size, it marks the transition from perfect scaling to no gain.
 """
 
 import math
@@ -60,15 +60,15 @@ class LawFit(NamedTuple):
 
     Attributes:
       serial: seconds spent on every core, independent of the number of cores.
-      parallel: seconds divided among the cores.
-      communication: seconds for every core after the first.
+      parallel: seconds of work that is split across the cores.
+      communication: additional seconds for each core after the first.
       critical_cores: critical core count (see the module docstring), infinite if no time is lost.
       verdict: identified, at_least (low), at_most (high) or not_identified, for ``critical_cores`` within the measured
         core counts.
       fastest_cores: core count with the shortest epoch under the best law, or infinite if more cores never slow an
         epoch down.
-      slows: whether the law needs communication to fit. If so, enough cores slow down an epoch.
-      misfit: term that the law lacks: rounds, step or scatter (``doubt`` describes it), or none.
+      slows: whether the law needs communication to fit. If so, epochs become slower beyond some core count.
+      misfit: kind of misfit: rounds or step (a missing term), scatter, or none. ``doubt`` describes it.
     """
 
     serial: Interval
@@ -82,11 +82,11 @@ class LawFit(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Description of the evidence against the law, or an empty string."""
+        """The evidence against the law as text, or an empty string."""
         return MISFITS[self.misfit]
 
     def seconds(self, cores: np.ndarray) -> np.ndarray:
-        """Returns the best law's seconds at ``cores``, as float64 of the same shape."""
+        """Returns the seconds per epoch at ``cores`` under the best law, as float64 of the same shape."""
         return self.serial.best + self.parallel.best / cores + self.communication.best * (cores - 1)
 
 
@@ -121,8 +121,8 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
 def spread(epochs: Sequence[np.ndarray]) -> float:
     """Returns the relative standard deviation of an epoch's time, from the epochs at each core count.
 
-    The spread uses mean absolute deviations, which are robust to single slow epochs. It is 0 if every count has only
-    one epoch.
+    The spread is based on mean absolute deviations, which are robust to single slow epochs. It is 0 if there is only
+    one epoch at every core count.
     """
     several = [seconds / np.median(seconds) for seconds in epochs if len(seconds) > 1]
     if not several:
@@ -133,19 +133,19 @@ def spread(epochs: Sequence[np.ndarray]) -> float:
 
 
 def _margin(least: float, free: int) -> float:
-    """Returns the allowance above the ``least`` misfit within the region, with ``free`` degrees of freedom."""
+    """Returns how far misfits in the region may exceed the ``least`` misfit, given ``free`` degrees of freedom."""
     if free == 0:
         return float(chdtri(1, 1 - LEVEL_UNSEEN))
     return float(chdtri(1, 1 - LEVEL)) * max(1.0, least / free)
 
 
 def _misfit(points: Region, least: float, positive: int) -> Misfit:
-    """Returns the law's kind of misfit, if any. Compares the ``least`` misfit with one more term, and with noise.
+    """Returns the kind of misfit. Compares the ``least`` misfit to fits with one additional term, and to noise.
 
     Args:
-      points: the fitted points.
+      points: points to which the law was fitted.
       least: the law's misfit.
-      positive: number of positive times in the law.
+      positive: number of terms in the law with a positive time.
     """
     gains = {name: least - regions.best(points, [*LAW, term])[1] for name, term in LACKING.items()}
     likeliest = max(gains, key=lambda name: gains[name])
@@ -166,7 +166,7 @@ def _critical(serial: float, parallel: float, communication: float) -> float:
 
 
 def _verdict(critical: Interval, cores: np.ndarray) -> tuple[Verdict, Interval]:
-    """Returns the verdict that an interval supports within the measured core counts."""
+    """Returns the verdict that an interval supports, given the measured core counts."""
     least, most = float(cores.min()), float(cores.max())
     verdict = text.verdict(critical.low >= least, critical.high <= most)
     return verdict, critical._replace(low=min(critical.low, most)) if verdict == "at_least" else critical

@@ -1,4 +1,4 @@
-"""Figures of batch-size studies: steps to target, selected and confirmed."""
+"""Figures of batch-size studies: selected and confirmed steps to target."""
 
 import textwrap
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
 
 
 def draw_curve(ax: Axes, one: CurveFits) -> None:
-    """Draws steps to target with the fit, band, regimes and answers, selected and confirmed."""
+    """Draws selected and confirmed steps to target, with the fit, band, regimes and answers."""
     points = one.selected.points
     missed, budgets = list(one.missed), list(one.missed.values())
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
@@ -72,7 +72,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
-    """Draws a fit with its band and its perfect-scaling line. With ``both`` answers, each has a separate colour."""
+    """Draws a fit with its band and perfect-scaling line. If ``both`` answers are drawn, each has a separate colour."""
     ax.add_line(draw.legend_entry(style, label if points_fit.fit else label.removesuffix(", and fit")))
     first = style is draw.SELECTED
     if points_fit.fit:
@@ -83,7 +83,10 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
 
 
 def optimizers(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per data set, model and target with all optimizers: selected (left) and confirmed (right)."""
+    """Yields one picture per data set, model and target, with all optimizers.
+
+    Selected answers are on the left, and confirmed answers are on the right.
+    """
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"
@@ -111,7 +114,7 @@ def _alone(workload: str, subtitle: str, lines: Sequence[CurveFits], entries: Se
 
 
 def _side_by_side(workload: str, subtitle: str, lines: Sequence[CurveFits], entries: Sequence[Line2D]) -> Figure:
-    """Draws selected answers on the left and confirmed ones on the right, with the same limits and one legend."""
+    """Draws selected answers on the left and confirmed answers on the right, with equal limits and a shared legend."""
     rows = -(-len(lines) // 2)
     figure, both = panels(workload, subtitle, (1, 1), across=9.6, below=0.2 + (rows + 1) * LINE)
     for ax, name in zip(both, ANSWERS, strict=True):
@@ -137,7 +140,7 @@ def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
 
 
 def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
-    """Draws the selected or the confirmed answers of all optimizers."""
+    """Draws either the selected or the confirmed answers of all optimizers."""
     for one, style in zip(lines, draw.styles(), strict=False):
         points_fit = one.selected if name == SELECTED else one.confirmed
         if points_fit is None:
@@ -162,7 +165,7 @@ def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
 
 
 def draw_legend(ax: Axes, **options: Any) -> None:
-    """Draws a legend: first measurements, then fits, then the regimes whose names did not fit in the plot."""
+    """Draws a legend of the measurements, then the fits, then the regimes whose names did not fit in the plot."""
     order = [draw.NEVER_AGAIN, "90 % region", "perfect scaling"]
     handles, labels = ax.get_legend_handles_labels()
     first = [label for label in labels if label.startswith(("measured", SELECTED, "confirmed: median, "))]
@@ -189,7 +192,7 @@ def file_names(curve: Curve) -> Strings:
 
 
 def _headline(one: CurveFits) -> str:
-    """Returns how far doubling pays off and stays efficient, as selected and as confirmed."""
+    """Describes how far doubling pays off and stays efficient, by the selected and the confirmed answers."""
     pays, efficient = fits.extents_in_words(one.selected)
     if one.confirmed is None:
         return f"pays up to {pays}\nefficient up to {efficient}"
@@ -199,7 +202,7 @@ def _headline(one: CurveFits) -> str:
 
 
 def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:
-    """Returns the line under the title: the target, the number of trials per point, and whether trials were pruned."""
+    """Returns the subtitle: the target, the number of trials per point, and whether trials were pruned."""
     counts = sorted({one.selected.points.trials for one in lines if one.selected.points.trials})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
     best = f"best of {span} {'trial' if counts[-1] == 1 else 'trials'}"

@@ -1,4 +1,4 @@
-"""Figures of searches with k trials: medians with bands for several k, and *pays up to* against k."""
+"""Figures of searches with k trials: medians with bands for several values of k, and *pays up to* against k."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ MINIMUM = Style(INK, "o", (0, ()))
 
 
 def searches(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields one picture per workload and target, for the requested trial counts or powers of two."""
+    """Yields one picture per workload and target, for the requested trial counts or, by default, for powers of two."""
     for workload, target in requests.each(selection, request):
         one = curve_fits.of_workload(workload, target)
         powers = [2**i for i in range(1, (one.selected.points.trials or 1).bit_length())]
@@ -39,7 +39,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
 
     Args:
       curves: curves with their fits.
-      sizes: numbers of trials per search. A line is drawn for each size that has a band.
+      sizes: numbers of trials per search. A line is drawn for each size with a band.
     """
     for one in curves:
         curve, points = one.curve, one.selected.points
@@ -67,7 +67,7 @@ def draw_searches(curves: Sequence[CurveFits], sizes: Sequence[int]) -> Pictures
 def pays(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one picture per data set, model and target: *pays up to* against k, with one panel per optimizer.
 
-    Pruned studies, which are valid only for their own k, share the panel of unpruned studies.
+    Pruned and unpruned studies share a panel. Pruned studies are drawn only at their full number of trials.
     """
     for key, members in curve_fits.comparable_groups(curves, "optimizer", "targets", "pruning"):
         group = grouped(members, lambda one: one.curve.optimizer)
@@ -95,7 +95,7 @@ def _points_fits(own: Sequence[CurveFits], by: Sequence[AtK]) -> list[PointsFit]
 
 
 def _ends(points_fits: Sequence[PointsFit]) -> Ends:
-    """Returns the axis limits: an octave beyond all best values, and around all bounds."""
+    """Returns axis limits that include all bounds, and extend an octave beyond all best values."""
     fitted = [(one.extents.pays, one) for one in points_fits if one.extents]
     known = [pays.best for pays, _ in fitted if pays.verdict != "not_identified" and math.isfinite(pays.best)]
     sizes = known or [float(size) for _, one in fitted for size in one.points.batch_size]
@@ -130,7 +130,7 @@ def _panel(name: str, own: Sequence[CurveFits], by: Sequence[AtK], ks: Sequence[
 
 
 def _band(ax: Axes, batch_size: np.ndarray, own: Sequence[best_of.Median], style: Style, label: str) -> None:
-    """Draws medians over batch sizes with their band. A band with an open end extends to the edge of the axes."""
+    """Draws medians against batch size with their band. Open ends of the band extend to the edge of the axes."""
     low, high, band_low, band_high = np.array(own).T
     middle = (regimes.from_zero(low) + high) / 2
     bottom, top = ax.get_ylim()

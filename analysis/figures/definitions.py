@@ -30,24 +30,24 @@ STEPS, BEST, METAPARAMETERS, TRIALS = "steps", "best", "metaparameters", "trials
 
 
 class PaperLine(NamedTuple):
-    """One line of a panel.
+    """One line in a panel of a figure in the paper.
 
     Attributes:
       position: row and column of the panel.
       title: title of the panel.
-      series: name in the legend, or empty if the panel has only one line.
+      series: name in the legend. Empty if the panel has only one line.
       draws: kind of plot, one of steps, best (errors within budgets), metaparameters, or trials (in a plane of
         metaparameters).
       dataset, model, optimizer: names in the archive.
-      first: number of COMPLETE trials of each study that count. None counts all.
-      metric: metric that is drawn or that the target refers to.
+      first: number of COMPLETE trials that count in each study. None counts all of them.
+      metric: metric to draw, or metric of the target.
       value: target value, or None for best errors.
       batch_size: batch size of the study, or None if the line has several.
       step_budget, example_budget: maximum number of steps or examples per trial. None is unlimited.
-      split: metaparameter and value that select the trials that count. None counts all.
-      relative_to: batch size whose steps divide all other steps. None draws absolute steps.
+      split: metaparameter and value by which trials are selected. None selects all trials.
+      relative_to: batch size relative to which steps are drawn. None draws absolute steps.
       perfect: series for which perfect scaling is drawn, ``each`` for all series, or empty.
-      note: remark for the user, or empty.
+      note: note for the user, or empty.
     """
 
     position: tuple[int, int]
@@ -80,7 +80,7 @@ class PaperLine(NamedTuple):
 
 @functools.cache
 def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
-    """Returns the lines of every panel, by figure number and by the panel's row and column."""
+    """Returns the lines in every panel, by figure number and by the panel's row and column."""
     lines: dict[int, dict[tuple[int, int], list[PaperLine]]] = {}
     with FILE.open() as file:
         for row in csv.DictReader(file):
@@ -90,13 +90,13 @@ def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
 
 
 def targets(dataset: str, model: str, optimizer: str) -> list[Target]:
-    """Returns the targets of a workload in the figures, in the order of the figures."""
+    """Returns the targets for which the figures show a workload, in the order of the figures."""
     lines = _lines(dataset, model, optimizer)
     return list(dict.fromkeys(one.target for one in lines if one.value is not None))
 
 
 def metrics(dataset: str, model: str, optimizer: str) -> list[str]:
-    """Returns the metrics of a workload in the figures."""
+    """Returns the metrics for which the figures show a workload."""
     return list(dict.fromkeys(one.metric for one in _lines(dataset, model, optimizer)))
 
 

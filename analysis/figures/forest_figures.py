@@ -51,13 +51,13 @@ class Row(NamedTuple):
 
 
 def of_paper() -> Pictures:
-    """Yields one picture of all workloads published in the paper, sorted by batch size, with the largest on top."""
+    """Yields one picture of all workloads published in the paper, sorted by batch size. The largest is at the top."""
     found = answers.answers(answers.of_paper(SOURCE))
     yield Picture((SOURCE,), _picture(rows(found), found[0].gain))
 
 
 def rows(found: Sequence[Answer]) -> list[Row]:
-    """Returns the rows, sorted by increasing batch size, without answers that have no lower end."""
+    """Returns the rows, sorted by increasing batch size. Answers without a lower end are omitted."""
     points = published_numbers.points(SOURCE)
     titles = dict(zip(zip(points["dataset"], points["model"], strict=True), points["panel"], strict=True))
     made = []

@@ -1,6 +1,6 @@
 """Figures of layouts: cost against bytes sent, memory against time, predictions against measurements, published data.
 
-Times are measured if possible and predicted otherwise, as labelled on every axis. Emulated devices are not timed.
+Axis labels show whether times were measured or predicted. Steps on emulated devices are not timed.
 """
 
 import math
@@ -35,7 +35,7 @@ NAMED = 5  # maximum number of layouts listed on a picture
 
 
 def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Yields seconds per step against bytes sent per device, by redundancy, one picture per model and engine."""
+    """Yields one picture per model and engine: seconds per step against bytes sent per device, by redundancy."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
         sent = np.array([one.number("wire_bytes") for one in members])
@@ -75,7 +75,7 @@ def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Returns the indices of the Pareto front, by increasing memory.
+    """Returns the indices of the layouts on the Pareto front, by increasing memory.
 
     Args:
       memory, seconds: float64[layouts]. NaN values are never on the front.
@@ -89,7 +89,7 @@ def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Yields predicted against measured seconds per step, with the spread of twins that differ only in axis names."""
+    """Yields predicted against measured seconds per step, with the spread of layouts that differ only in axis names."""
     timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
     if not timed:
         yield Skipped("predicted against measured", "no step was timed. Use engine=device.")
@@ -115,7 +115,7 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
-    """Returns the largest ratio between the measured seconds of twins, or None if there are no twins."""
+    """Returns the largest ratio of measured seconds between layouts that differ only in axis names, or None."""
     twins = [[one.number("step_seconds") for one in own] for own in grouped(layouts, canonical).values()]
     return max((max(own) / min(own) for own in twins if len(own) > 1), default=None)
 
@@ -129,7 +129,7 @@ def canonical(one: MeasuredLayout) -> Strings:
 
 
 def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Yields published layouts: utilization against chips, and memory against time if both were published."""
+    """Yields pictures of published layouts: utilization against chips, and memory against time (if both are known)."""
     table = published_numbers.layouts()
     goal = "measured model FLOPs utilization against chips; ring: contradicts itself; cross: not compiled"
     figure, ax = axes("Published layouts", goal, beside=True)
@@ -151,7 +151,7 @@ def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
-    """Yields the ratio of predicted to published seconds of published steps against chips, by generation."""
+    """Yields the ratio of predicted to published step times against the number of chips, by chip generation."""
     table = steps_table()
     table = table[table["status"] == COMPARED]
     goal = "band: stated 90 % range, ring: mixture of experts"
@@ -185,7 +185,7 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 
 def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> None:
-    """Draws published rows with a style per source, device and model. Inconsistent and uncompiled rows are marked."""
+    """Draws published rows, with one style per source, device and model. Marks inconsistent and uncompiled rows."""
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
@@ -213,7 +213,7 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, Strings, list[M
     """Groups the accepted layouts by step, engine and number of devices.
 
     Returns:
-      The title, file names, and members of each group.
+      The title, the parts of the file name and the members of each group.
     """
 
     def key_of(one: MeasuredLayout) -> Strings:
@@ -228,7 +228,7 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, Strings, list[M
 
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
-    """Returns seconds per step and their description: measured if all layouts were timed, otherwise predicted."""
+    """Returns seconds per step and a description. They are measured if all layouts were timed, else predicted."""
     measured = np.array([one.number("step_seconds") for one in members])
     if np.isfinite(measured).all():
         return measured, "measured step"

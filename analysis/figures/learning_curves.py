@@ -1,4 +1,4 @@
-"""Learning curves: all trials in one study, the best value so far, and the interval in which it crosses the target."""
+"""Learning curves: all trials of one study, the best value so far, and the interval in which it reaches the target."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -21,7 +21,7 @@ PER_ROW = 0.19  # inches of the legend for each line
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one picture per group of curves that differ only in their optimizer, with a panel for each answer.
 
-    A line starts at the first multiple of the trials for which both ends are expected inside the data.
+    A line starts at the smallest multiple of the trials for which both ends are expected to lie inside the data.
     """
     for names, group in comparable_groups(curves, "optimizer", "targets"):
         title, goal = " · ".join(names[:2]), " · ".join([" ≤ ".join(names[2:4]), *names[4:]])
@@ -41,7 +41,7 @@ def of_curves(curves: Sequence[CurveFits]) -> Pictures:
 
 
 def _panel(ax: Axes, name: str, lines: Sequence[tuple[str, np.ndarray]], styles: Sequence[Style]) -> None:
-    """Draws the widths of each optimizer, float64[m] at ``MULTIPLES``."""
+    """Draws the expected interval widths of each optimizer, float64[m], against ``MULTIPLES`` of the trials."""
     for (optimizer, octaves), style in zip(lines, styles, strict=True):
         if np.isnan(octaves).all():
             continue

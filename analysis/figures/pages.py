@@ -1,4 +1,4 @@
-"""Pages: panels of one kind under a title, with a subtitle about their trials."""
+"""Pages: panels of one kind under a title and a subtitle that describes their trials."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -43,7 +43,7 @@ def picture(
     names: Sequence[str],
     request: FigureRequest,
 ) -> Picture:
-    """Returns a picture with rows of up to three panels. The file is named after the kind and ``names``."""
+    """Returns a picture with up to three panels per row. Its file name contains the kind and ``names``."""
     return Picture((request.kind, *names), grid.grid(title, list(filter(None, goals)), grid.positions(panels), symbols))
 
 
@@ -53,7 +53,7 @@ def file_names(workloads: Sequence[WorkloadStudies]) -> list[str]:
 
 
 def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
-    """Returns the names shared by all workloads on one line, or an empty string."""
+    """Returns the names shared by all workloads, joined on one line, or an empty string."""
     return " · ".join(_shared(workloads))
 
 
@@ -84,6 +84,6 @@ def pruning_words(pruned: Sequence[bool]) -> str:
 
 
 def stops_at(workload: WorkloadStudies, metric: str) -> float | None:
-    """Returns a workload's only target, at which its trials stopped, or None if they continued beyond it."""
+    """Returns the value at which a workload's trials stop: that of its only target if it has this metric, else None."""
     own = workload.commits[0].study.search.targets
     return own[0].value if len(own) == 1 and own[0].metric == metric else None

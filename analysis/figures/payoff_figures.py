@@ -26,21 +26,21 @@ EVERY = 4  # maximum number of labelled points on a front
 
 
 def of_curves(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one picture per curve and device kind with times for at least two device counts.
+    """Yields one picture per curve and device kind, if there are times for at least two device counts.
 
-    Draws the confirmed fit if there is one, and otherwise the selected fit.
+    Draws the confirmed fit if it exists, and otherwise the selected fit.
     """
     every = (answers.of_curves([one])[-1] for one in curves)
     return pictures(itertools.chain.from_iterable(answers.answers([one]) for one in every), "payoff")
 
 
 def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields the same pictures for factorizations on real cores, up to their last epoch."""
+    """Yields the same pictures for factorizations on real cores. Their target is the last epoch."""
     return pictures(answers.answers(answers.of_core_curves(core_counts.curves(studies))), "payoff_cores")
 
 
 def pictures(found: Iterable[Answer], what: str = "payoff") -> Pictures:
-    """Yields a picture for each answer with times for at least two device counts."""
+    """Yields one picture for each answer that has times for at least two device counts."""
     drawn = 0
     for one in found:
         if max((len(each.devices) for each in map(one.of, BASES) if each), default=0) < FEWEST:
@@ -117,7 +117,7 @@ def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:
 def _line(
     ax: Axes, devices: np.ndarray, middle: np.ndarray, low: np.ndarray, high: np.ndarray, basis: Basis, label: str = ""
 ) -> None:
-    """Draws a curve with its band. Predicted bands are hollow and hatched, and other bands are solid."""
+    """Draws a curve with its band. Bands of predictions are hatched and unfilled. Other bands are filled."""
     style = LOOKS[basis]
     look: Look = {"facecolor": "none", "edgecolor": style.color, "hatch": "////", "alpha": 0.35}
     look["linewidth"] = 0.4
@@ -131,7 +131,7 @@ def _line(
 
 
 def _marks(style: Style, basis: Basis) -> Look:
-    """Returns the marker style. Measured markers are smaller, to fit inside predicted ones at one device."""
+    """Returns the marker style. Measured markers are smaller, so that they fit inside predicted ones."""
     face = "white" if basis == PREDICTED else style.color
     size, order = (4.0, 3.5) if basis == MEASURED else (6.5, 3.0)
     markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
@@ -139,7 +139,7 @@ def _marks(style: Style, basis: Basis) -> Look:
 
 
 def _front(ax: Axes, each: PayOff, basis: Basis) -> None:
-    """Draws time against cost, with a line along the front and labels at some of the device counts."""
+    """Draws time against cost, with a line along the Pareto front and labels at some device counts."""
     style = LOOKS[basis]
     front = time_to_target.on_front(each.seconds, each.device_hours)
     rest = _marks(style, basis) | {"linestyle": "none", "alpha": 0.35}

@@ -32,7 +32,7 @@ MARK: Look = {"linestyle": "none", "markersize": 8, "markeredgewidth": 1.5}
 
 
 class Axis(NamedTuple):
-    """The horizontal axis of curves over epochs: values for a trial's epochs, the label, and whether it is time."""
+    """The horizontal axis of curves over epochs: values for a trial's epochs, the label, and whether it shows time."""
 
     values: Callable[[pd.DataFrame], pd.Series]
     label: str
@@ -44,7 +44,7 @@ SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
 
 
 def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per data set: test Recall@20 and @50 of all its factorizations."""
+    """Yields one picture per data set, with the test Recall@20 and Recall@50 of all its factorizations."""
     for group in _alike(studies, WAYS):
         rows = _alike(group, ())
         after = labels.span([one.study.epochs for one in group], "epoch")
@@ -111,7 +111,7 @@ def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per factorization: the recall that selects the best trial, over two metaparameters."""
+    """Yields one picture per factorization: the recall by which the best trial is selected, over two metaparameters."""
     several = by_trial(studies)
     if not several:
         yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials. Run more with trials=16.")
@@ -154,24 +154,24 @@ def by_format(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFac
 
 
 def by_solver(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
-    """Groups factorizations that differ only in solver, on the smallest number of real cores with several solvers."""
+    """Groups factorizations that differ only in solver, on the fewest real cores with several solvers."""
     several = _differing([one for one in studies if core_counts.is_real(one)], SOLVERS)
     fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
     return list(reversed(fewest.values()))
 
 
 def by_trial(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
-    """Groups factorizations with enough trials for a plane. Members differ only in the number of cores."""
+    """Groups factorizations that differ only in the number of cores and have enough trials for a plane of points."""
     return _alike([one for one in studies if len(one.trials) >= FEWEST_TRIALS], ())
 
 
 def best_of(group: Sequence[MeasuredFactorization]) -> MeasuredFactorization:
-    """Returns the factorization with the best Recall@20 on the rows that select its trials."""
+    """Returns the factorization with the best Recall@20 on the rows used to select trials."""
     return max(group, key=lambda one: -1.0 if one.chosen is None else one.result(one.chosen_by))
 
 
 def recalls(one: MeasuredFactorization, name: str) -> str:
-    """Describes the best trial's Recall@20 on the rows that select it and on test rows."""
+    """Describes the best trial's Recall@20 on the rows used to select it and on the test rows."""
     splits = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
     return f"{name} {', '.join(splits)}"
 
@@ -184,7 +184,7 @@ def trial_of(best: MeasuredFactorization) -> int:
 def _courses(
     title: str, group: Sequence[MeasuredFactorization], label: Callable[[MeasuredFactorization], str], axis: Axis
 ) -> Figure:
-    """Draws recall and objective of one trial for each member of ``group``: the best trial of the best member."""
+    """Draws the recall and objective of one trial, the best member's best trial, for each member of ``group``."""
     best = best_of(group)
     trial = trial_of(best)
     row = best.trials.loc[trial]
@@ -222,7 +222,7 @@ def _courses(
 def _course(
     left: Axes, right: Axes, one: MeasuredFactorization, trial: int, style: Style, label: str, axis: Axis
 ) -> None:
-    """Draws recall and objective of a trial. If it diverged, a cross marks its last finite values."""
+    """Draws the recall and objective of a trial. If the trial diverged, crosses mark the last finite values."""
     frame = one.epochs_of(trial)
     notes = []
     if axis.timed and len(frame):

@@ -1,7 +1,7 @@
 """The registry of figures, each with its source, its drawing function and a description.
 
-Functions are given as dotted names and imported when they draw. Matplotlib and pyarrow are imported inside the
-functions that need them, so `figures --list` starts quickly.
+Functions are given as dotted names, and are imported when they are needed. Matplotlib and pyarrow are imported inside
+the functions that need them, so `figures --list` starts quickly.
 """
 
 import pkgutil
@@ -129,7 +129,7 @@ LOADERS[PAPER] = "analysis.figures.shallue2018.of_store"
 
 
 def draw(figure: Figure, *data: Any) -> "Pictures":
-    """Yields the pictures of a figure, drawn from the data. For ``workloads``, pass the workloads and the request."""
+    """Yields the pictures of a figure, drawn from the data. For ``workloads``, pass both workloads and request."""
     from analysis.plotting import picture
 
     for item in pkgutil.resolve_name(figure.function)(*data, *figure.arguments):
@@ -144,7 +144,7 @@ def store_figures() -> list[str]:
 
 
 def listed() -> list[tuple[str, str]]:
-    """Returns the names of all figures, then of the kinds, each with its description."""
+    """Returns the names of all figures and then of all kinds, each with its description."""
     figures = [(name, row.shows) for name, row in FIGURES.items() if row.source != WORKLOADS]
     return figures + [(f"--kind {name}", row.shows) for name, row in FIGURES.items() if row.source == WORKLOADS]
 
@@ -165,13 +165,13 @@ def write_all(
     target: TargetRequest = None,
     on_progress: "Report | None" = None,
 ) -> None:
-    """Writes all figures of the store at ``folder``, or those called ``name``, to ``out``.
+    """Writes all figures of the store at ``folder`` to ``out``, or only the figures called ``name``.
 
     Args:
       folder: folder of the store.
       out: folder for the pictures. It is created if needed.
-      report: called with each written file and each ``Skipped`` figure. Without a name, skipped figures are summarized
-        in one line.
+      report: called with each written file and each ``Skipped`` figure. If no name is given, skipped figures are
+        summarized in one line.
       name: name of a figure, or of a paper for all its figures.
       target: metric and value to use instead of the studies' own targets.
       on_progress: called with progress lines.
@@ -229,7 +229,7 @@ def write_all(
 
 
 def _load(source: str, folder: "Folder", target: TargetRequest, on_progress: "Report | None" = None) -> Any:
-    """Reads the data from a source. Only curves use a target and show progress."""
+    """Reads the data from a source. The target and the progress are used only for curves."""
     load = pkgutil.resolve_name(LOADERS[source])
     return load(folder, target, on_progress) if source == BATCH else load(folder)
 
@@ -284,7 +284,7 @@ def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report |
 
 
 def _written(pictures: "Pictures", prefix: Strings, out: Path, taken: set[str]) -> "Iterator[Path | Skipped]":
-    """Writes pictures to the folder ``out``, under names that are not ``taken``. Yields files and skipped figures."""
+    """Writes pictures to the folder ``out``, under names that are not yet taken. Yields files and skipped figures."""
     import matplotlib
 
     from analysis.plotting import picture
@@ -306,9 +306,9 @@ def _summarized(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
     (first, items), *others = passed.items()
     if not others and len(items) == 1:
         return items[0]
-    counts = ", ".join(f"{name} ({len(own)})" if len(own) > 1 else name for name, own in passed.items())
-    choice = f"--name {first} or another of these" if others else f"--name {first}"
-    return Skipped(counts, f"run it with {choice} for the reasons")
+    counts = ", ".join(f"{name} ({len(own)} pictures)" if len(own) > 1 else name for name, own in passed.items())
+    choice = f"--name {first}, or another of these" if others else f"--name {first}"
+    return Skipped(counts, f"for the reasons, add {choice}")
 
 
 def _checked(out: str | Path) -> Path:

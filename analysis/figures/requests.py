@@ -24,9 +24,9 @@ class FigureRequest(NamedTuple):
       where: conditions on studies (see ``workload_studies.of_store``).
       by: dataset, model or optimizer (for compare), or a metaparameter (for split and scatter).
       metric, values: targets to use instead of the studies' own.
-      rule: rule for selecting the trials that count for steps to target.
-      steps: budgets per trial. Empty for no budget, or budgets derived from the plans.
-      best_of: numbers of trials per search. Empty for powers of two.
+      rule: rule that determines which trials count for steps to target.
+      steps: step budgets per trial. If empty, there is no budget, or budgets are derived from the plans.
+      best_of: numbers of trials per search. If empty, powers of two are used.
     """
 
     kind: str
@@ -56,7 +56,7 @@ def from_options(options: argparse.Namespace) -> FigureRequest:
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Raises BadInput for options that figures by name do not support."""
+    """Raises BadInput for options that are not supported if figures are selected by name."""
     for name in ("where", "by", "steps", "best_of"):
         if getattr(options, name):
             flag = name.replace("_", "-")
@@ -108,7 +108,7 @@ def each(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterat
 
 
 def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
-    """Returns the requested targets, the workload's own, or the first one in a paper's figure, in this order."""
+    """Returns the requested targets or, failing that, the workload's own, or the first target in a paper's figures."""
     if request.metric is not None and request.values:
         measured = any(request.metric in commit.metrics for commit in workload.commits)
         return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
@@ -118,7 +118,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
 
 
 def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Iterator[tuple[WorkloadStudies, str]]:
-    """Yields each workload with the requested metric, or with the metrics of its targets or of a paper's figures."""
+    """Yields each workload with the requested metric, or else the metrics of its targets or of a paper's figures."""
     for workload in workloads:
         if request.metric is None:
             own = [target.metric for target in targets(workload, request)]

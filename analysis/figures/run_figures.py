@@ -1,4 +1,4 @@
-"""Figures of runs whose steps are known: minutes and chip-hours to the target against chips, for all kinds of chips."""
+"""Figures of runs with given steps to target: minutes and chip-hours to target against chips, for each kind of chip."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -73,7 +73,7 @@ def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
 
 
 def _draw(left: Axes, right: Axes, one: Answer, style: Style, runs: pd.DataFrame) -> None:
-    """Draws one kind of chip in both panels, with its runs as short dashes. The left panel also shows its gains."""
+    """Draws one kind of chip in both panels, with runs as short dashes. The left panel also shows doubling gains."""
     pay_off = _of(one)
     words = pay_off.last.in_words()
     label = f"{one.device_kind}, published: {words if words.startswith('not') else f'pays off up to {words} chips'}"

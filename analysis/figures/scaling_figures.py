@@ -22,7 +22,7 @@ IDEAL: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder
 
 
 def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per curve: seconds per epoch, the ideal and the fit. Web graphs also show ALX's times."""
+    """Yields one picture per curve: seconds per epoch, perfect scaling and the fit. Web graphs include ALX's times."""
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
@@ -52,7 +52,7 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 
 def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per device kind: speed-up and efficiency of all its curves."""
+    """Yields one picture per device kind, with the speed-up and efficiency of all its curves."""
     curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
     kinds: dict[Strings, list[CoreCurve]] = {}
@@ -93,7 +93,7 @@ def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[l
 
 
 def verdict(core_fit: CoreCurveFit) -> str:
-    """Returns the conclusions from a picture and its limits, one per line."""
+    """Returns the conclusions from a picture and their limitations, one per line."""
     curve = core_fit.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
@@ -117,7 +117,7 @@ def verdict(core_fit: CoreCurveFit) -> str:
 
 
 def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:
-    """Sets logarithmic scales with ticks at powers of two, and labels."""
+    """Sets the labels, and logarithmic scales with ticks at powers of two."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set(xlim=(cores.min() / 2**0.4, cores.max() * 2**0.4), ylim=ticks.limits(values, 0.8, 0.6))
@@ -128,7 +128,7 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
 
 
 def _percentages(ax: Axes, most: float) -> None:
-    """Formats the vertical axis as percentages up to ``most``, and at least up to 100 %."""
+    """Formats the vertical axis as percentages, up to ``most`` or 100 %, whichever is larger."""
     top = 1.12 * max(1.0, most)
     ax.set(yscale="linear", ylim=(0, top))
     ax.yaxis.set_major_locator(FixedLocator(np.arange(0, top, 0.25).tolist()))
@@ -139,7 +139,7 @@ def _percentages(ax: Axes, most: float) -> None:
 def _points(
     ax: Axes, curve: CoreCurve, style: Style, values: np.ndarray, label: str | None, *, falls: bool = False
 ) -> None:
-    """Draws points with bars over the middle half of their epochs.
+    """Draws points with bars that span the middle half of the epoch times.
 
     Args:
       values: float64[n], by core count.
@@ -152,7 +152,7 @@ def _points(
 
 
 def _published(ax: Axes) -> None:
-    """Draws ALX's seconds per epoch on separate axes, because the data and devices differ."""
+    """Draws ALX's seconds per epoch on separate axes, because ALX used other data and devices."""
     points = published_numbers.points(PUBLISHED)
     points = points[points["seconds_per_epoch"].notna() & points["cores"].notna()]
     cores, seconds = points["cores"].to_numpy(float), points["seconds_per_epoch"].to_numpy(float)

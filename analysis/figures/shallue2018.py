@@ -1,4 +1,4 @@
-"""The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), for the workloads in a store."""
+"""The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), drawn for the workloads in a store."""
 
 import itertools
 import math
@@ -47,7 +47,7 @@ class PaperWorkloads(NamedTuple):
 
     Attributes:
       workloads: workloads by data set, model and optimizer.
-      lines: cache of fitted lines by workload, target and counted trials, because figures share lines.
+      lines: cache of fitted lines, keyed by workload, target and counted trials. Figures share lines.
     """
 
     workloads: Mapping[tuple[str, str, str], WorkloadStudies]
@@ -59,7 +59,7 @@ class BuiltPanel(NamedTuple):
 
     Attributes:
       panel: the panel, or None if there are no data.
-      problems: one line for each missing part.
+      problems: one message for each missing part.
       lines: lines of steps to target.
       trial_counts: number of counted trials for each batch size, for a panel without lines.
     """
@@ -94,12 +94,12 @@ def _longest(workload: WorkloadStudies) -> int:
 
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
-    """Returns whether the store has any workload of a figure."""
+    """Returns whether the store has any of the workloads in a figure."""
     return any(_workload(paper, one) for one in _flatten(definitions.figures()[number]))
 
 
 def has_any(paper: PaperWorkloads) -> bool:
-    """Returns whether the store has any workload of any figure."""
+    """Returns whether the store has any of the workloads in any figure."""
     return any(has_workloads(paper, number) for number in definitions.TITLES)
 
 
@@ -132,7 +132,7 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
 
 
 def _built(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """Builds a panel, except for planes of trials."""
+    """Builds a panel of any kind except planes of trials."""
     present = [one for one in members if _workload(paper, one)]
     missing = [one for one in members if one not in present]
     problems = [f"not in the store: {_names(missing)}"] if missing else []
@@ -186,14 +186,14 @@ def _line_goal(line: CurveFits) -> str:
 
 
 def _data(one: PaperLine) -> str:
-    """Returns the series without the trailing number of its goal, such as 0.01 in ``MNIST, 0.01``."""
+    """Returns the series name without the trailing target value, such as the 0.01 in ``MNIST, 0.01``."""
     if one.value is None:
         return one.series
     return one.series.removesuffix(f", {text.as_quality(one.metric, one.value)[1]:g}")
 
 
 def _label(one: PaperLine, line: CurveFits) -> str:
-    """Returns the series, with the metric and direction added to a goal: ``MNIST, error < 0.01``."""
+    """Returns the series name. Adds the metric and direction to a target value: ``MNIST, error < 0.01``."""
     return one.series if _data(one) == one.series else f"{_data(one)}, {_line_goal(line)}"
 
 
@@ -220,7 +220,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
-    """Builds a panel of best errors. All lines for one workload and group of trials are read together."""
+    """Builds a panel of best errors. Lines with the same workload and group of trials are read together."""
     errors = []
     problems = []
     counts = []
@@ -246,7 +246,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
 
 
 def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltPanel]:
-    """Builds panels that each show trials at one batch size, all in the same plane."""
+    """Builds one panel of trials per batch size. All panels show the same plane of metaparameters."""
     across = metaparameters.metaparameter(metaparameters.LEARNING_RATE, log=True)
     up = metaparameters.complement(metaparameters.MOMENTUM)
     planes = {}
@@ -283,7 +283,7 @@ def _rule(workload: WorkloadStudies, one: PaperLine) -> Rule:
 
 
 def _filter(one: PaperLine) -> TrialFilter | None:
-    """Returns a filter that selects trials by a metaparameter's value. A missing metaparameter counts as 0."""
+    """Returns a filter that selects trials by the value of a metaparameter. A missing metaparameter counts as 0."""
     if one.split is None:
         return None
     name, value = one.split

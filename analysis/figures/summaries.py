@@ -1,4 +1,4 @@
-"""Summary pages. Each shows the curve, fit and trials for one workload and target."""
+"""Summary pages. Each page shows the curve, the fit and the trials for one workload and target."""
 
 import textwrap
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 
 
 def summary(curves: Sequence[CurveFits]) -> Pictures:
-    """Yields one page per curve that has a point."""
+    """Yields one page per curve that has any points."""
     for one in curves:
         curve = one.curve
         title, goal = batch_figures.workload_title(curve), batch_figures.goal(curve)
@@ -113,7 +113,7 @@ def _fill(ax: Axes, panel: Panel) -> None:
 
 
 def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
-    """Draws steps to target, selected and confirmed, with fits. ``down`` is the page height in inches."""
+    """Draws selected and confirmed steps to target, with fits. ``down`` is the page height in inches."""
     batch_figures.draw_curve(ax, curve_trials.one)
     beneath = (-0.01, -0.44 / (ax.get_position().height * down))
     batch_figures.draw_legend(
@@ -122,7 +122,7 @@ def _curve(ax: Axes, curve_trials: CurveTrials, down: float) -> None:
 
 
 def _words(curve_trials: CurveTrials) -> str:
-    """Describes the verdicts of the fits, with their reasons and assumptions."""
+    """Describes the verdicts of the fits, with the reasons and assumptions."""
     several = curve_trials.one.confirmed is not None
     paragraphs: list[str] = []
     for name, points_fit in curve_fits.answers(curve_trials.one):
@@ -155,7 +155,7 @@ def _fit_lines(points_fit: PointsFit) -> list[str]:
 
 
 def _assumptions(points_fit: PointsFit, *, brief: bool) -> list[str]:
-    """Describes a fit's assumptions with the observed values. With ``brief``, only uncertain ones."""
+    """Describes a fit's assumptions, with the observed values. With ``brief``, describes only uncertain ones."""
     shown = [check for check in points_fit.checks if not brief or check.outcome == "doubt"]
     passed = sum(check.outcome == "pass" for check in points_fit.checks)
     head = f"assumptions: {passed} of {len(points_fit.checks)} supported, {len(shown)} in doubt"

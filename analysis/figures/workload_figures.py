@@ -1,4 +1,4 @@
-"""Kinds of figures for selected workloads: steps to target, metaparameters, planes of trials and budgets."""
+"""The kinds of figures for selected workloads: steps to target, metaparameters, planes of trials and budgets."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,9 +47,9 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
 
 
 def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields pages with a panel per workload and a line per target. Easier targets are added to a single one.
+    """Yields pages with one panel per workload and one line per target. If there is only one target, adds easier ones.
 
-    The steps to easier targets come from the same trials.
+    Steps to easier targets are read from the same trials.
     """
     entries = []
     for workload in selection:
@@ -72,7 +72,7 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields pages with a panel per group of workloads that differ only in optimizer, model or data set."""
+    """Yields pages with one panel per group of workloads that differ only in optimizer, model or data set."""
     by = request.by or "optimizer"
     check_choice("--by", by, pages.FIELDS)
     groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
@@ -105,7 +105,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
-    """Returns a panel. As in the paper, models and data sets are relative to their smallest common batch size."""
+    """Returns a panel. As in the paper, models or data sets are relative to their smallest common batch size."""
     sizes = set.intersection(*(set(one.selected.points.batch_size) for one in members))
     relative = int(min(sizes)) if by != "optimizer" and sizes else None
     return lines_of_steps.panel(title, members, perfect=members[0].label, relative_to=relative)
@@ -118,7 +118,7 @@ def _file_names(workloads: Sequence[WorkloadStudies], lines: Sequence[CurveFits]
 
 
 def _same(members: Sequence[CurveFits], by: str) -> list[str]:
-    """Returns the names shared by all lines, except the compared name."""
+    """Returns the names shared by all lines, except the names being compared."""
     fields = [field for field in pages.FIELDS if field != by]
     values = [{getattr(line.curve, field) for line in members} for field in fields]
     return [own.pop() for own in values if len(own) == 1]
@@ -142,7 +142,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
 
 
 def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields pictures of trials in the plane of two metaparameters, with a panel per batch size."""
+    """Yields pictures of trials in the plane of two metaparameters, with one panel per batch size."""
     vertical = request.by or metaparameters.MOMENTUM
     budget = float(request.steps[0]) if request.steps else math.inf
     for workload, target in requests.each(selection, request):
@@ -179,7 +179,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 
 def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
-    """Yields one picture per workload and target: best error and steps to target, split by a metaparameter."""
+    """Yields one picture per workload and target: best error and steps to target, grouped by a metaparameter."""
     for workload, target in requests.each(selection, request):
         what = f"split of {workload.title}"
         if workload.pruned:

@@ -1,6 +1,6 @@
-"""Assumptions of a fit, each with the observed value and an outcome.
+"""Checks the assumptions of a fit. Each check reports the observed value and an outcome.
 
-The curve's shape and the search are judged in shapes.py, because doubts about them change the verdict.
+The shape of the curve and the search are checked in shapes.py, because doubts about them change the verdict.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ PRUNED = "pruned, so all trials but the best are cut short (pruning=off avoids t
 
 
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
-    """Checks ``ASSUMPTIONS`` against the data, in order, for the ``fit`` of ``points``."""
+    """Checks each of ``ASSUMPTIONS``, in order, for the ``fit`` of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
     every = (
         slope,
@@ -74,7 +74,7 @@ def check(fit: Fit, points: Points) -> tuple[Check, ...]:
 
 
 def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
-    """Compares the correlation of neighbouring residuals with that of pure noise around a fitted curve."""
+    """Compares the correlation between neighbouring residuals with that of pure noise around a fitted curve."""
     n = len(fit.batch_size)
     root = np.sqrt(fit.weights)
     words = f"{np.sqrt(np.mean((root * fit.residuals) ** 2)):.1%} of steps (rms)"
@@ -91,7 +91,7 @@ def _residuals(fit: Fit) -> tuple[str, CheckOutcome]:
 
 
 def _neighbours(residuals: np.ndarray) -> np.ndarray:
-    """Returns the correlation of neighbouring residuals [..., n]."""
+    """Returns the correlation between neighbouring residuals [..., n]."""
     return (residuals[..., 1:] * residuals[..., :-1]).sum(axis=-1) / (residuals**2).sum(axis=-1)
 
 
@@ -106,7 +106,7 @@ def _batch_sizes(fit: Fit) -> tuple[str, CheckOutcome]:
 
 
 def _perfect_scaling(fit: Fit) -> tuple[str, CheckOutcome]:
-    """Checks that the curve comes close to the perfect-scaling line. Otherwise, the line is extrapolated."""
+    """Checks that the curve comes close to the perfect-scaling line. If it does not, the line is extrapolated."""
     shares, n = regimes.probabilities(fit, fit.batch_size)[0], len(fit.batch_size)
     count = int((shares >= regimes.SHOWN).sum())
     if count:
@@ -152,6 +152,6 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 
 
 def listing(checks: tuple[Check, ...]) -> str:
-    """Formats the checks as text, one line each."""
+    """Formats the checks as text, one per line."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
     return printing.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

@@ -1,9 +1,9 @@
-"""Confirmations: the steps selected by a search, and the steps of the same trial rerun with new seeds.
+"""Confirmations: the steps to target selected by a search, and those of the same trial rerun with new seeds.
 
-The best of many trials is also the luckiest. If the best few trials were rerun, half of the repeats *choose* one of
-these trials. The other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was
-rerun, all its repeats report. ``results.rules.confirmation`` defines the rule. A repeat stopped by a time limit counts
-as needing more steps than it took. Lost or failed repeats are omitted.
+The best of many trials was also lucky. If the best few trials were rerun, half of the repeats are used to *choose* one
+of them. The other half of its repeats *report*: their median is the *confirmed* answer. If only the best trial was
+rerun, all its repeats report. ``results.rules.confirmation`` defines the rule. A repeat that was stopped by a time
+limit counts as needing more steps than it ran. Lost or failed repeats are omitted.
 """
 
 from collections.abc import Sequence
@@ -32,15 +32,15 @@ class Confirmed(NamedTuple):
 
     Attributes:
       study: name of the study.
-      batch_size: examples.
+      batch_size: batch size in examples.
       best: trial with the fewest steps to target in the search.
       selected: steps of this trial in the search.
-      chosen: trial on which the repeats report: the best one, or one of the best few.
-      choosing: median of the repeats that chose this trial, or None if there was no choice.
+      chosen: the trial that the reporting repeats rerun: the best one, or one of the best few.
+      choosing: median of this trial's repeats that were used for the choice, or None if there was no choice.
       repeats: number of reporting repeats.
       reached: number of reporting repeats that reached the target.
       median: median of the reporting repeats, which is the confirmed answer.
-      least, most: extremes of the reporting repeats.
+      least, most: smallest and largest steps of the reporting repeats.
     """
 
     study: str
@@ -57,19 +57,22 @@ class Confirmed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Ratio of confirmed to selected steps, +inf if half of the repeats missed. Above 1 is the winner's curse."""
+        """Ratio of confirmed to selected steps, +inf if half of the repeats missed.
+
+        Selection bias makes it larger than 1.
+        """
         return middle(self.median) / middle(self.selected)
 
 
 def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
-    """Returns the studies with a confirmed answer to a target, sorted by batch size."""
+    """Returns the studies that have a confirmed answer for a target, sorted by batch size."""
     studies = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
     confirmed = [one for each in studies.values() if (one := of_study(each)) is not None]
     return sorted(confirmed, key=lambda one: (one.batch_size, one.study))
 
 
 def of_study(one: StudyTrials) -> Confirmed | None:
-    """Returns a study's selected and confirmed steps. None if all search trials missed or no reporting repeat ran.
+    """Returns a study's selected and confirmed steps, or None if all search trials missed or no reporting repeat ran.
 
     ``results.rules.confirmation.reporting`` selects the repeats.
     """
@@ -101,7 +104,7 @@ def of_study(one: StudyTrials) -> Confirmed | None:
 
 
 def _steps(rows: pd.DataFrame) -> dict[int, float]:
-    """Returns the steps to target of trials by id, +inf if the target was not reached."""
+    """Returns the steps to target of trials, by trial id. They are +inf if the target was not reached."""
     return dict(zip(rows["trial"].tolist(), trials.bounds(rows)[1].tolist(), strict=True))
 
 
@@ -120,8 +123,8 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
     """Adds ``columns.CONFIRMED`` to a table of answers.
 
     Args:
-      table: rows (study, target_metric, target_value, ...).
-      overview: the store, or None for answers by rules other than minimum, which are never confirmed.
+      table: rows with columns study, target_metric, target_value and others.
+      overview: the store. None for answers by rules other than minimum, which are never confirmed.
     """
     commits = [commit for commit in store.catalogue(overview.folder) if commit.repeats.confirm] if overview else []
     confirmed: dict[tuple[str, Target], Confirmed] = {}
@@ -138,7 +141,7 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
 
 
 def heights(confirmed: Sequence[Confirmed]) -> list[float]:
-    """Returns the steps that a picture must include."""
+    """Returns the numbers of steps that a picture must include."""
     ends = [end for one in confirmed for end in (one.least[0], *one.median, *one.most)]
     return [max(end, 0.5) for end in ends if np.isfinite(end)]
 
@@ -147,8 +150,8 @@ def points(confirmed: Sequence[Confirmed]) -> Points:
     """Returns confirmed steps as points of a curve, without selection bias.
 
     Args:
-      confirmed: confirmed studies of a curve, sorted by batch size. A study is dropped, with a note, if at least half
-        of its repeats never reached the target.
+      confirmed: confirmed studies of a curve, sorted by batch size. A study is dropped, with a note, if half or more of
+        its repeats never reached the target.
     """
     reached = [one for one in confirmed if np.isfinite(one.median[1])]
     if not reached:

@@ -1,8 +1,8 @@
-"""Convex profile: computes extents without a prior, by least squares over all convex curves.
+"""Convex profile: estimates extents without a prior, by least squares over all convex curves.
 
-A curve is convex in log-log, and its slopes are between -1 and 0.3. An extent's interval ends at the point where the
-best curve with a smaller extent, or with a larger one, fits worse than the best of all curves by more than chance
-allows. Each of these curves is the exact solution of a least-squares problem with linear constraints.
+Curves are convex in log-log space, with slopes between -1 and 0.3. An extent's interval ends at the value below which
+(or above which) even the best curve fits significantly worse than the best of all curves. Each of these curves is the
+exact solution of a least-squares problem with linear constraints.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def estimate(
     gain: float = GAIN,
     share: np.ndarray | None = None,
 ) -> Extents:
-    """Returns the extents of a curve. Takes the same arguments as ``extents.estimate``."""
+    """Estimates the extents of a curve. Takes the same arguments as ``extents.estimate``."""
     low = from_zero(low)
     ln_batch, ln_steps = np.log(np.asarray(batch_size, np.float64)), np.log((low + high) / 2)
     curves = _ConvexCurves(ln_batch, ln_steps, extents.noise(batch_size, low, high, variance, share))
@@ -55,7 +55,7 @@ def estimate(
 
 
 class _ConvexCurves:
-    """Convex curves at n batch sizes, and their misfit to one data set."""
+    """All convex curves at n batch sizes, and their misfit to one data set."""
 
     def __init__(self, ln_batch: np.ndarray, ln_steps: np.ndarray, variance: np.ndarray):
         n = len(ln_batch)
@@ -84,7 +84,7 @@ class _ConvexCurves:
 
 
 def _profile(curves: _ConvexCurves, reach: Reach, ln_best: float, bound: float, start: float) -> Extent:
-    """Returns an extent whose ends lie between ``start`` and the largest batch size."""
+    """Returns an extent with ends between ``start`` and the largest batch size."""
     first, last = curves.ln_batch[0], curves.ln_batch[-1]
 
     def falls_short(ln_size: float) -> bool:  # a plausible curve reaches no further than this
@@ -102,7 +102,7 @@ def _profile(curves: _ConvexCurves, reach: Reach, ln_best: float, bound: float, 
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Returns the point in (low, high] from which a monotone condition holds, or ``high`` if it never holds."""
+    """Returns the smallest point in (low, high] at which a monotone condition holds, or ``high`` if it never holds."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if holds(middle):

@@ -1,4 +1,4 @@
-"""Coverage: how often the intervals of `analysis fit` contain the truth, and how often the verdicts are right."""
+"""Coverage: how often the intervals of `analysis fit` contain the truth, and how often its verdicts are correct."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[Scenario] 
 
     Args:
       datasets: number of data sets per scenario.
-      seed: seed of the simulation. The data of a scenario do not depend on other scenarios.
+      seed: seed of the simulation. The data of a scenario do not depend on which other scenarios are run.
       report: called with progress lines.
       scenarios: scenarios to run, or empty for all.
     """
@@ -41,7 +41,7 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[Scenario] 
 
 
 def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
-    """Fits a scenario's data sets with the code that fits the curves of a store."""
+    """Fits a scenario's data sets with the same code that fits the curves of a store."""
     low, high, weights = samples.best(searches.low, searches.high)
     without = samples.left_out(searches.low, searches.high) if scenario.points == "shared" else None
     fits = []
@@ -70,12 +70,12 @@ def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray)
 
 
 def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Returns the rates over all data sets with equal values in column ``by``. See ``coverage_tables.summary``."""
+    """Returns the rates over all data sets with the same value in column ``by``. See ``coverage_tables.summary``."""
     return coverage_tables.summary(table, by, ("wrong", "failed", "named"))
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the rates as text, by knee position, by shape and so on, each with its aim."""
+    """Formats the rates as text, grouped by knee position, by shape and so on. Each group is shown with its aim."""
     beyond = table["shape"].isin(simulation.BEYOND)
     strained = (table["shape"] == simulation.LOPSIDED) | beyond
     own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
@@ -128,14 +128,14 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
 
 
 def met_beyond(one: Mapping[Any, Any]) -> str:
-    """Returns met or MISSED for a scenario of ``simulation.BEYOND``, or empty without an aim."""
+    """Returns ``met`` or ``MISSED`` for a scenario of ``simulation.BEYOND``, or an empty string if there is no aim."""
     if one["shape"] not in simulation.CHOSEN_ON:
         return ""
     return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
 
 
 def met(rate: Mapping[Any, Any], by: str) -> str:
-    """Returns met or MISSED for a row of ``summary``, or empty without an aim."""
+    """Returns ``met`` or ``MISSED`` for a row of ``summary``, or an empty string if there is no aim."""
     if rate[by] == "shared unawares":
         return ""
     if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:

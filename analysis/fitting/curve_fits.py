@@ -1,9 +1,9 @@
 """Fits of a store's curves: the selected estimate of each curve and, if there are repeats, the confirmed one.
 
-Fits by k show how the critical batch size depends on the number of trials per point. A minimum decreases as the search
-grows, and decreases more if fewer trials reach the target. The first k trials of each study form a search of k trials.
-Studies without pruning therefore have a fit for every k up to their number of trials. Pruned studies only have a fit
-for the full number.
+Fits by k show how the critical batch size depends on the number of trials per point. The minimum decreases as the
+search grows. It decreases faster if fewer trials reach the target. The first k trials of each study form a search of k
+trials. Studies without pruning therefore have a fit for every k up to their number of trials. Pruned studies have a fit
+only for the full number.
 """
 
 import math
@@ -50,13 +50,13 @@ class CurveFits(NamedTuple):
     """A curve with its fits.
 
     Attributes:
-      curve: workload over batch sizes, and a target.
-      selected: points selected by the search, and their fit.
-      trials: trials from which each point is the best, by batch size, over all studies at that batch size; rows have
-        the format of ``trials.trials``. Batch sizes that met the target at the start are omitted.
-      missed: batch sizes at which no trial reached the target, with the most steps of any trial there.
-      confirmations: studies with a confirmed answer, by batch size.
-      confirmed: fit of the confirmed answers, or None without repeats.
+      curve: a workload at several batch sizes, with a target.
+      selected: the points selected by the search, with their fit.
+      trials: the trials from which each point was selected, by batch size, over all studies at that batch size. Rows
+        have the format of ``trials.trials``. Batch sizes that met the target at the start are omitted.
+      missed: batch sizes at which no trial reached the target, each with the largest number of steps of any trial.
+      confirmations: studies that have a confirmed answer, by batch size.
+      confirmed: fit of the confirmed answers, or None if there are no repeats.
       label: name in a legend.
     """
 
@@ -89,7 +89,7 @@ class CurveFits(NamedTuple):
         return best
 
     def steps_at(self, batch_size: int) -> float:
-        """Returns the middle of the interval of selected steps to target, or NaN if there is no point."""
+        """Returns the midpoint of the interval of the selected steps to target, or NaN if there is no point."""
         points = self.selected.points
         position = np.flatnonzero(points.batch_size == batch_size)
         middle = (regimes.from_zero(points.low) + points.high) / 2
@@ -137,7 +137,7 @@ def of_curve(curve: Curve) -> CurveFits:
 
 
 def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
-    """Returns the trials from which each point is the best, by batch size."""
+    """Returns the trials from which each point was selected, by batch size."""
     ids = curve.trials.groupby("study")["trial"]
     ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
@@ -150,11 +150,11 @@ def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
 
 
 def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[Strings, list[CurveFits]]]:
-    """Groups curves with equal data set, model and target whose plans agree in all fields except ``leaving``.
+    """Groups curves with the same data set, model and target if their plans agree in all fields except ``leaving``.
 
     Returns:
-      The name of each group (data set, model, metric, value, and any fields that separate it from similar groups) and
-      its curves.
+      The name of each group (data set, model, metric, value, and any fields that distinguish it from similar groups)
+      and its curves.
     """
 
     def names(one: CurveFits) -> Strings:
@@ -168,13 +168,13 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
 
 
 def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
-    """Returns the fits of a curve by name: selected, and confirmed if there is one."""
+    """Returns the fits of a curve by name: ``selected``, and ``confirmed`` if it exists."""
     selected = (SELECTED, one.selected)
     return [selected, (CONFIRMED, one.confirmed)] if one.confirmed else [selected]
 
 
 def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of curves with ``COLUMNS``, one row for each fit of each curve, and the fits."""
+    """Returns a table with one row for each fit of each curve (names and ``COLUMNS``), and the fits."""
     names, points_fits = [], []
     for one in fitted:
         for estimate, points_fit in answers(one):
@@ -185,19 +185,19 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
 
 @located
 def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
-    """Returns a store's fits, one row for each fit of each curve: its name, ``COLUMNS``, then ``fits.COLUMNS``."""
+    """Returns a table with one row for each fit of each curve in a store: name, ``COLUMNS``, then ``fits.COLUMNS``."""
     return fits.table(*rows(of_store(folder, request)))
 
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
-    """Returns the names of curves, the estimate and the number of trials per point, one row each."""
+    """Returns a table with one row per fit: the curve's name, the estimate and the number of trials per point."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
     values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves]
     return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns a row of ``MOVED`` for each curve with a confirmed fit. Cells are empty if a knee is not identified."""
+    """Returns one row of ``MOVED`` per curve with a confirmed fit. Cells are empty if a knee is not identified."""
     table = []
     for one in fitted:
         if one.confirmed is None:
@@ -215,7 +215,7 @@ def critical_batch_size(points_fit: PointsFit) -> float:
 
 
 class AtK(NamedTuple):
-    """The fit of a curve in which each point is the best of k trials."""
+    """The fit of a curve if each point is the best of k trials."""
 
     one: CurveFits
     k: int
@@ -223,7 +223,7 @@ class AtK(NamedTuple):
 
 
 def trial_numbers(one: CurveFits) -> list[int]:
-    """Returns the powers of two from ``FEWEST_TRIALS`` up to a curve's number of trials, and that number itself."""
+    """Returns the powers of two from ``FEWEST_TRIALS`` up to a curve's number of trials, and the number itself."""
     count = one.selected.points.trials or 0
     if one.curve.pruned or count < FEWEST_TRIALS:
         return [count] if count else []
@@ -236,7 +236,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = (), report: Repo
 
     Args:
       curves: curves to fit.
-      ks: numbers of trials. A number at which a curve cannot be fitted is skipped. Empty for ``trial_numbers``.
+      ks: numbers of trials. Numbers at which a curve cannot be fitted are skipped. If empty, ``trial_numbers`` is used.
       report: called with progress lines.
     """
     wanted = [(one, k) for one in curves for k in sorted(set(ks or trial_numbers(one))) if _has(one, k)]
@@ -249,7 +249,7 @@ def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = (), report: Repo
 def rows_by_k(
     curves: Sequence[CurveFits], ks: Sequence[int], report: Report | None = None
 ) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of curves and numbers of trials, one row for each k of each curve, with the fits.
+    """Returns a table of names and numbers of trials, one row for each k of each curve, and the fits.
 
     Raises:
       BadInput: no curve can be fitted at any requested number of trials.
@@ -263,13 +263,13 @@ def rows_by_k(
 
 
 def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
-    """Returns a note on requested numbers of trials that no curve has."""
+    """Returns a note on requested numbers of trials that are not available for any curve."""
     missing = [k for k in sorted(set(ks)) if not any(_has(one, k) for one in curves)]
     return [f"no curve can be fitted at the best of {', '.join(map(str, missing))} trials"] if missing else []
 
 
 def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
-    """Formats critical batch sizes as a table: a row per curve and a column per k."""
+    """Formats critical batch sizes as a table with one row per curve and one column per k."""
     groups = comparable_groups([at.one for at in refits], "optimizer", "targets", "pruning")
     apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
     names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
@@ -282,7 +282,7 @@ def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
 
 
 def first_trials(curve: Curve, k: int) -> Curve:
-    """Returns the curve of each study's first k trials that count."""
+    """Returns the curve obtained from the first k trials that count in each study."""
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 

@@ -1,8 +1,8 @@
-"""Prior curves: a fixed random sample of steps-to-target curves, which are weighted by the data.
+"""Prior curves: a fixed random sample of curves of steps to target. The data determine the weight of each curve.
 
 A curve has one to three knees between perfect scaling and a plateau. Its slope at small batch sizes may be shallower
 than -1, and its plateau may rise or fall. The knee lies anywhere from 3 octaves below the data to 3 above. The sample
-is fixed, so the same points always give the same answer. docs/statistics/method.md describes every step.
+is fixed, so equal points always give equal answers. docs/statistics/method.md describes every step.
 """
 
 import functools
@@ -42,13 +42,13 @@ class _Draws(NamedTuple):
 
     Attributes:
       knees: int[C], the number of knees.
-      place: float64[C], position of the center between its smallest and largest possible value, as a fraction.
+      place: float64[C], position of the center of the knees within its possible range, as a fraction.
       offsets: float64[C, K], offset of each knee from the center, in ln B.
-      shares: float64[C, K], share of the fall at each knee. Shares sum to 1.
+      shares: float64[C, K], share of the total change in slope at each knee. Shares sum to 1.
       sharpness: float64[C, K].
-      slope: float64[C], a multiple of perfect scaling.
+      slope: float64[C], slope at small batch sizes, relative to perfect scaling.
       tilt: float64[C], the slope of the plateau.
-      tilt_start: float64[C], start of this slope, in ln B above the center.
+      tilt_start: float64[C], the point at which this slope starts, in ln B above the center.
     """
 
     knees: np.ndarray
@@ -83,7 +83,7 @@ def _draws() -> _Draws:
 
 @functools.lru_cache(maxsize=8)
 def sample(batch_size: tuple[float, ...]) -> PriorCurves:
-    """Returns the prior curves at sorted batch sizes. The arrays are shared between callers and read-only."""
+    """Returns the prior curves at sorted batch sizes. The arrays are read-only and shared between callers."""
     ln_batch = np.log(batch_size)
     draws = _draws()
     first, last = ln_batch[0] - BEYOND * OCTAVE, ln_batch[-1] + BEYOND * OCTAVE

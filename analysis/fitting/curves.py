@@ -1,4 +1,4 @@
-"""Curves of steps to target over batch size: a workload, a target, and the trials that count with their points."""
+"""Curves of steps to target against batch size: a workload, a target, the trials that count, and the points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -27,22 +27,22 @@ TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # returns a mask for the row
 
 
 class Curve(NamedTuple):
-    """A workload over batch sizes, for a target.
+    """A workload at several batch sizes, with a target.
 
     Attributes:
-      workload: studies, which differ only in batch size and ``workload_studies.VARIED``.
+      workload: the studies, which differ only in batch size and in the fields ``workload_studies.VARIED``.
       target: metric and value to reach.
       trials: one row per trial that counts: study, batch_size, budget_steps, trial, steps_low, steps_high (NaN if the
         target was not reached) and point, the trial's position in its search space (see ``samples.coordinates``). A
-        trial that was lost, failed or ran out of time counts only if it reached the target. Repeats do not count.
+        trial that was lost, failed or ran out of time counts only if it reached the target. Repeats never count.
       batch_sizes: batch sizes of the studies, sorted.
-      pruned: whether losing trials were stopped early.
+      pruned: whether trials that could no longer win were stopped early.
       exact: whether the trials ran far enough to decide this target.
-      rule: rule that defines which trials count and when a trial reaches the target.
+      rule: rule that determines which trials count and when a trial reaches the target.
       split: whether the curve uses only some of the workload's trials.
-      notes: remarks about the trials for the user.
-      at_edge: edges by batch size (see ``Points``).
-      trials_by_rule: each study, by batch size, with the rows of its trials that count under ``rule``.
+      notes: notes about the trials for the user.
+      at_edge: edges of the search space, by batch size (see ``Points``).
+      trials_by_rule: the studies by batch size, each with the rows of its trials that count under ``rule``.
     """
 
     workload: WorkloadStudies
@@ -71,12 +71,12 @@ class Curve(NamedTuple):
 
     @property
     def distinction(self) -> str:
-        """Fields that separate this curve from curves with the same names, such as ``seed=1``, or empty."""
+        """Fields that distinguish this curve from curves with the same names, such as ``seed=1``, or empty."""
         return self.workload.distinction
 
     @property
     def unit(self) -> str:
-        """The unit of the batch sizes, in words."""
+        """The unit of the batch sizes, as text."""
         commits = self.workload.commits
         return units.in_words(commits[0].study) if commits else units.EXAMPLES
 
@@ -92,12 +92,12 @@ class Curve(NamedTuple):
 
     @property
     def target_text(self) -> str:
-        """The target in words. An average-precision error is shown as the average precision."""
+        """The target as text. An average-precision error is shown as the average precision."""
         return text.goal(self.target, self.rule)
 
     @property
     def tuned(self) -> Strings:
-        """The metaparameters that differ between trials."""
+        """The metaparameters that vary between trials."""
         every = pd.concat([rows[one.metaparameters] for one, rows in self.trials_by_rule], ignore_index=True)
         return tuple(str(name) for name in every if every[name].nunique() > 1)
 
@@ -107,17 +107,17 @@ class Points(NamedTuple):
 
     Attributes:
       batch_size: float64[n], batch sizes in examples.
-      low, high: float64[n], the steps to target lie in (low, high].
+      low, high: float64[n], bounds on the steps to target, which lie in (low, high].
       weights: float64[n], relative weights of ln steps.
       trials: trials per point, or None if unknown.
-      notes: remarks about the fit for the user.
-      refusal: reason why the data do not support a fit or a picture, or empty if they do.
-      sample: the trials themselves, or None if they are unknown or were stopped early.
-      trial_counts: int[n], number of available trials at each batch size, or None if unknown. Only ``trials`` of them
+      notes: notes about the fit for the user.
+      refusal: reason why the data do not support a fit or a picture. Empty if they do.
+      sample: the individual trials, or None if they are unknown or were stopped early.
+      trial_counts: int[n], number of available trials at each batch size, or None if unknown. Only the first ``trials``
         are used.
       at_edge: ends of the search space at which the best trials cluster, for each batch size, or None if unknown.
-      every: float64[m] for each batch size, the steps to target of all its m trials, infinite if not reached. Set if
-        some batch sizes have more than ``trials``.
+      every: float64[m] for each batch size, the steps to target of all its m trials, infinite if not reached. Only set
+        if some batch sizes have more than ``trials`` trials.
     """
 
     batch_size: np.ndarray
@@ -147,7 +147,7 @@ def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
 
 
 def meeting(every: Sequence[Curve], folder: Folder, where: Sequence[str]) -> list[Curve]:
-    """Returns the curves with a study that meets the conditions. See ``workload_studies.of_store``."""
+    """Returns the curves that include a study that meets the conditions. See ``workload_studies.of_store``."""
     if not where:
         return list(every)
     wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
@@ -162,8 +162,8 @@ def of_workload(
     Args:
       workload: the studies.
       target: metric and its value.
-      rule: minimum, or released with the first ``rule.first`` COMPLETE trials. Under both rules, every batch size uses
-        the smallest number of trials at any batch size.
+      rule: minimum, or released, which uses the first ``rule.first`` COMPLETE trials. Under both rules, every batch
+        size uses the same number of trials: the smallest number available at any batch size.
       kept: function that selects a study's trials for the curve, or None for all of them.
     """
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
@@ -194,7 +194,7 @@ def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None
 
 
 def points(curve: Curve) -> Points:
-    """Returns the best of an equal number of trials at each batch size at which any trial finished."""
+    """Returns the best of an equal number of trials at each batch size, unless no trial finished at this size."""
     at_start = met_at_start(curve)
     reached = curve.trials[curve.trials["steps_high"].notna() & ~curve.trials["batch_size"].isin(at_start)]
     finished = curve.trials[curve.trials["batch_size"].isin(reached["batch_size"])]
@@ -247,7 +247,7 @@ def points(curve: Curve) -> Points:
 
 
 def _steps(rows: pd.DataFrame) -> np.ndarray:
-    """Returns the steps to target of trials, infinite if the target was not reached: float64[m]."""
+    """Returns the steps to target of m trials, float64[m], infinite if the target was not reached."""
     return samples.trial_steps(*(rows[end].to_numpy(np.float64) for end in ("steps_low", "steps_high")))
 
 
@@ -260,12 +260,12 @@ def _notes_on_runs(curve: Curve) -> list[str]:
 
 
 def met_at_start(curve: Curve) -> list[int]:
-    """Returns batch sizes at which a trial met the target before its first step, which cannot be points of a fit."""
+    """Returns the batch sizes at which a trial met the target before its first step. A fit cannot use them."""
     return sorted({int(size) for size in curve.trials.loc[curve.trials["steps_high"] == 0, "batch_size"]})
 
 
 def _sample(first: pd.DataFrame, shape: tuple[int, int]) -> Sample:
-    """Returns the first k trials at n batch sizes, from one table sorted by batch size."""
+    """Returns the first k trials at each of n batch sizes, from one table sorted by batch size."""
     points = [group["point"].tolist() for _, group in first.groupby("batch_size")]
     order, common, repeated = samples.align(points)
     low, high = (first[end].to_numpy(np.float64).reshape(shape) for end in ("steps_low", "steps_high"))
@@ -279,14 +279,14 @@ def no_points(notes: Strings = (), refusal: str = "") -> Points:
 
 
 def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
-    """Returns the batch sizes at which a curve has no point, and the step budgets of its trials there."""
+    """Returns the batch sizes at which a curve has no point, and the step budgets of the trials at these sizes."""
     rows = curve.trials[~curve.trials["batch_size"].isin([*points.batch_size, *met_at_start(curve)])]
     budgets = rows.groupby("batch_size")["budget_steps"].max()
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 
 
 def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
-    """Returns rows of ``Curve.trials``, with the steps of trials that reached their target."""
+    """Returns the rows of ``Curve.trials``, including the steps of trials that reached their target."""
     reached = rows["outcome"] == trials.REACHED
     where = samples.coordinates(one.study.search.space, rows[one.metaparameters])
     return pd.DataFrame(

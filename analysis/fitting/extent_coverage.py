@@ -1,4 +1,4 @@
-"""Coverage of extents: how often *pays up to* and *efficient up to* hold for simulated searches of any shape."""
+"""Coverage of extents: how often *pays up to* and *efficient up to* are correct for simulated curves of any shape."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ EACH_FALLS, WRONG_FALLS = 0.80, 0.20  # the same for ``FALLS``
 
 
 def scenarios() -> list[Scenario]:
-    """Returns all scenarios. Scenarios in ``simulation.HARD_TO_ANSWER`` come last."""
+    """Returns all scenarios, with those in ``simulation.HARD_TO_ANSWER`` last."""
     shapes = (*SHAPES, *simulation.HARD_TO_ANSWER)
     grid = simulation.GRIDS[0]
     return [
@@ -43,11 +43,11 @@ def scenarios() -> list[Scenario]:
 
 
 def run(datasets: int, seed: int, report: Report, scenarios_wanted: Sequence[Scenario] = ()) -> pd.DataFrame:
-    """Simulates ``datasets`` curves per scenario. Returns a row of ``COLUMNS`` for each scenario and answer.
+    """Simulates ``datasets`` curves per scenario. Returns one row of ``COLUMNS`` for each scenario and answer.
 
     Args:
       datasets: number of data sets per scenario.
-      seed: seed of the simulation. The data of a scenario do not depend on other scenarios.
+      seed: seed of the simulation. The data of a scenario do not depend on which other scenarios are run.
       report: called with progress lines.
       scenarios_wanted: scenarios to run, or empty for all.
     """
@@ -60,7 +60,7 @@ def run(datasets: int, seed: int, report: Report, scenarios_wanted: Sequence[Sce
 
 
 def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
-    """Returns a row for each of ``ANSWERS``, computed by the code for the curves of a store."""
+    """Returns one row for each of ``ANSWERS``, computed with the same code as for the curves of a store."""
     ln_batch = np.log(scenario.batch_size)
     variances = weights.minimum_variance(samples.trial_steps(searches.low, searches.high))
     low, high = (np.fmin.reduce(each, axis=-1) for each in (searches.low, searches.high))
@@ -84,7 +84,7 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
 
 
 def rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
-    """Returns the rates of a coverage table for answers [d] with true ln answers [d], within ln batch sizes [n]."""
+    """Returns the rates of a coverage table, given answers [d], the true ln answers [d] and the ln batch sizes [n]."""
     low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
     truth = np.exp(np.minimum(ln_truth, ln_batch[-1]))  # beyond the data is the end of the data
     from_below, from_above = ~(low > truth * (1 + 1e-9)), ~(high < truth * (1 - 1e-9))
@@ -101,7 +101,7 @@ def rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the rates: for each answer by luck, shape and batch sizes, its aims, the hard cases, and all answers."""
+    """Formats the rates as text: each answer by noise, shape and batch sizes, with its aims, then the hard cases."""
     datasets = int(table["datasets"].max())
     lines = [
         f"Pays up to, efficient up to and the critical batch size on simulated searches of 64 trials: {datasets} data "
@@ -125,7 +125,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 
 
 def _block(title: str, rows: pd.DataFrame, by: str) -> str:
-    """Formats the mean and the worst rates of cells with the same value in column ``by``."""
+    """Formats the mean and worst rates over all cells with the same value in column ``by``."""
     lines = []
     for value, cells in rows.groupby(by, sort=False):
         shares = {
@@ -148,7 +148,7 @@ def width(octaves: float) -> str:
 
 
 def aims(rows: pd.DataFrame) -> str:
-    """Returns whether the rows of an answer meet its aims: ``aims met``, or the cells that miss one."""
+    """Returns ``aims met`` if the rows of an answer meet its aims, or else the cells that miss an aim."""
     falls = rows["shape"] == FALLS
     missed = rows[
         (rows["holds"] < np.where(falls, EACH_FALLS, EACH))

@@ -1,12 +1,13 @@
 """Extents: how far larger batches pay off and stay efficient, for any shape of the curve.
 
-Steps to target S are piecewise linear in log-log between the batch sizes. *Pays up to* is the first batch size B at
-which S(B / 2) / S(B) - 1 falls below the gain. *Efficient up to* is the last B with B S(B) at most 1.2 times its
-minimum over the batch sizes tried. It is the critical batch size of Zhang et al. 2024, arXiv 2410.21676, restricted to
-the data.
+Steps to target S are interpolated between batch sizes, linearly in log-log space. *Pays up to* is the first batch size
+B at which S(B / 2) / S(B) - 1 falls below the gain. *Efficient up to* is the largest B for which B S(B) is at most 1.2
+times its minimum over the measured batch sizes. This is the critical batch size of Zhang et al. 2024, arXiv 2410.21676,
+restricted to the data.
 
-The answers are weighted quantiles over the curves of ``curve_prior``. A curve has weight exp(-misfit / 2), with a free
-height. The noise of a point consists of the luck of its trials, the distance between evaluations, and a floor.
+The answers are weighted quantiles over the curves of ``curve_prior``. The weight of a curve is exp(-misfit / 2), and
+its height is free. The noise of a point has three parts: selection noise from its trials, the distance between
+evaluations, and a floor.
 """
 
 import functools
@@ -63,8 +64,8 @@ class Data(NamedTuple):
 
     Attributes:
       batch_size: float64[n], sorted.
-      low, high: float64[n], the steps to target lie in (low, high].
-      variance: float64[n], missing if the luck is unknown.
+      low, high: float64[n], bounds on the steps to target, which lie in (low, high].
+      variance: float64[n], missing if the selection noise is unknown.
       share: float64[n].
     """
 
@@ -76,7 +77,7 @@ class Data(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Sorted answers of the prior curves: ln B float64[C], and the curve of each answer, int[C]."""
+    """Answers of the prior curves, sorted: ln B, float64[C], and the index of each answer's curve, int[C]."""
 
     ln_answer: np.ndarray
     order: np.ndarray
@@ -90,15 +91,16 @@ def estimate(
     gain: float = GAIN,
     share: np.ndarray | None = None,
 ) -> Extents:
-    """Returns the extents of a curve.
+    """Estimates the extents of a curve.
 
     Args:
-      batch_size: [n], n >= 3 batch sizes in examples, sorted, all different.
-      low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
+      batch_size: [n], batch sizes in examples, n >= 3, sorted and all different.
+      low, high: [n], bounds on the steps to target, which lie in (low, high]. They are equal if the steps are exact. A
+        low of 0 counts as 0.5.
       variance: [n], jackknife variances from ``weights.minimum_variance``, or None or all NaN if unknown.
       gain: required speed-up per doubling, as a fraction.
-      share: [n], fraction of the variance of luck that remains if a point is the expected best of some of its trials
-        (see ``narrowing.shares``). By default, every point is the best of all its trials.
+      share: [n], fraction of the selection variance that remains if a point is the expected best of a subset of its
+        trials (see ``narrowing.shares``). By default, every point is the best of all its trials.
     """
     probability = posterior(batch_size, low, high, variance, share)
     return Extents(*(interval(probability, batch_size, name, gain) for name in NAMES))
@@ -119,14 +121,14 @@ def posterior(
 
 
 def interval(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float) -> Extent:
-    """Returns an answer, one of ``NAMES``, given the weights of the prior curves at ``batch_size``."""
+    """Returns the answer ``name``, one of ``NAMES``, given the weights of the prior curves at ``batch_size``."""
     first, middle, last = quantiles(probability, batch_size, name, gain)[0]
     down, up = MARGINS[name]
     return extent(middle, first - down * OCTAVE, last + up * OCTAVE, batch_size[0], batch_size[-1])
 
 
 def deviation(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float) -> float:
-    """Returns the standard deviation of an answer in ln B. Beyond the data, it counts as ``curve_prior.BEYOND``."""
+    """Returns the standard deviation of an answer in ln B. Answers beyond the data count as ``curve_prior.BEYOND``."""
     answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
     beyond = np.log(batch_size[-1]) + curve_prior.BEYOND * OCTAVE
     ln_answer, share = np.minimum(answers.ln_answer, beyond), probability[answers.order] / probability.sum()
@@ -147,7 +149,7 @@ def quantiles(
       at: q quantiles, from 0 to 1.
 
     Returns:
-      The answers, ln B float64[q], and the numbers of the curves, int[q].
+      The answers in ln B, float64[q], and the indices of the curves, int[q].
     """
     answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
     below = np.cumsum(probability[answers.order])
@@ -164,7 +166,8 @@ def noise(
 ) -> np.ndarray:
     """Returns the variance of ln steps at each batch size, float64[n], for the arguments of ``estimate``.
 
-    If the luck is unknown, the variance is a mean over levels of luck, weighted by the fit of the prior curves at each.
+    If the selection noise is unknown, the variance is a mean over possible noise levels. Each level is weighted by how
+    well the prior curves fit at that level.
     """
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
@@ -182,7 +185,7 @@ def mean_curve(
     variance: np.ndarray | None,
     share: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Returns ln steps [n] of the average prior curve, weighted by quality of fit, for low > 0."""
+    """Returns ln steps [n] of the mean prior curve, weighted by quality of fit. Requires low > 0."""
     ln_steps = np.log((low + high) / 2)
     rows = noises(prior.ln_batch, low, high, variance, share)
     probability = probabilities(prior, ln_steps, rows).sum(axis=0)
@@ -198,9 +201,9 @@ def noises(
     variance: np.ndarray | None,
     share: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Returns the variances of ln steps at n batch sizes, one row for each level of luck: float64[m, n].
+    """Returns the variances of ln steps at n batch sizes, one row for each selection-noise level: float64[m, n].
 
-    There is one row if the luck is known.
+    There is a single row if the noise level is known.
     """
     rest = np.log(high / low) ** 2 / 12 + FLOOR**2
     left = np.ones(len(ln_batch)) if share is None else share
@@ -210,7 +213,7 @@ def noises(
 
 
 def smoothed(ln_batch: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Returns luck^2 on a straight line in ln B, fitted to the known ``variance`` [n], within a factor of its mean."""
+    """Fits a straight line in ln B to the known ``variance`` [n]. Returns its values, within a factor of the mean."""
     is_known = variance > 0
     mean = variance[is_known].mean()
     if is_known.sum() < 3:
@@ -247,7 +250,7 @@ def _answers(batch_size: tuple[float, ...], name: str, gain: float) -> _Answers:
 
 
 def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -> np.ndarray:
-    """Returns ln of the first batch size for which the doubling up to it gains less than ``gain``.
+    """Returns ln of the first batch size at which doubling from half this size gains less than ``gain``.
 
     Args:
       ln_batch: float64[n], sorted.
@@ -255,8 +258,8 @@ def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -
       gain: fraction.
 
     Returns:
-      float64[c]. It is the smallest batch size if the first doubling inside the data gains too little, and infinite if
-      all doublings gain enough.
+      float64[c]: the smallest batch size if the first doubling within the data already gains too little, and infinity
+      if all doublings gain enough.
     """
     # The gain is linear between these places.
     places = np.unique(np.concatenate([ln_batch, ln_batch + OCTAVE]))
@@ -273,7 +276,7 @@ def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -
 
 
 def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = SLACK) -> np.ndarray:
-    """Returns ln of the last batch size that needs at most ``slack`` times the fewest examples.
+    """Returns ln of the largest batch size that needs at most ``slack`` times the fewest examples.
 
     Args:
       ln_batch: float64[n], sorted.
@@ -281,7 +284,7 @@ def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = S
       slack: factor.
 
     Returns:
-      float64[c], or infinite if it is the largest batch size.
+      float64[c], infinite if the largest batch size qualifies.
     """
     ln_examples = ln_steps + ln_batch
     above = ln_examples - ln_examples.min(axis=1, keepdims=True) - np.log(slack)
@@ -292,7 +295,7 @@ def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = S
 
 
 def _crossing(places: np.ndarray, values: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Returns the zeros of ``values`` [c, m], linear in ``places`` [m], between indices [c], or the first place."""
+    """Returns zeros of ``values`` [c, m], interpolated in ``places`` [m] between two indices [c], or the lower one."""
     rows = np.arange(len(values))
     start, end = values[rows, before], values[rows, after]
     share = np.where(end > start, -start / np.where(end > start, end - start, 1), 0)
@@ -300,14 +303,14 @@ def _crossing(places: np.ndarray, values: np.ndarray, before: np.ndarray, after:
 
 
 def interpolation(x: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Returns a matrix [n, m] for linear interpolation of values at x [n] to the places ``at`` [m]."""
+    """Returns the matrix [n, m] that linearly interpolates values at x [n] to the positions ``at`` [m]."""
     return np.stack([np.interp(at, x, unit) for unit in np.eye(len(x))])
 
 
 def extent(ln_best: float, ln_low: float, ln_high: float, first: float, last: float) -> Extent:
     """Returns an extent from logarithms, given the smallest and the largest batch size.
 
-    An end outside the data is open. A low end beyond the data is the largest batch size.
+    Ends outside the data are open. A low end above the data becomes the largest batch size.
     """
     has_low, has_high = bool(ln_low > np.log(first) + 1e-9), bool(ln_high < np.log(last) - 1e-9)
     return Extent(

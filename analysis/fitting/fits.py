@@ -57,12 +57,12 @@ _LOGS = "Logs of runs are imported with `python -m results import runs PATH --ma
 
 
 class PointsFit(NamedTuple):
-    """The points of a curve with their fit, which is None if the data do not support one.
+    """The points of a curve and their fit, which is None if the data do not support a fit.
 
     Attributes:
-      extents: extents up to which larger batches pay off and stay efficient, for any shape, if there are enough batch
+      extents: how far larger batches pay off and stay efficient, for any shape of the curve, if there are enough batch
         sizes.
-      shift: octaves from the critical batch size to its value for half of the trials, or NaN if unknown.
+      shift: octaves by which the critical batch size changes if only half of the trials are used, or NaN if unknown.
       checks: checks of the fit's assumptions, or empty if there is no fit.
     """
 
@@ -76,7 +76,7 @@ class PointsFit(NamedTuple):
 
 
 def of_points(points: Points, distinction: str = "") -> PointsFit:
-    """Fits ``points`` if they support a fit, and describes the reasons."""
+    """Fits ``points`` if they support a fit, and gives the reasons for the verdict."""
     notes = [distinction, *points.notes] if distinction else [*points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
@@ -117,14 +117,14 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 
 
 def data_of(points: Points) -> extents.Data:
-    """Returns the data for ``extents_of``: the expected best of ``points.trials`` if a batch size has more trials."""
+    """Returns the data for ``extents_of``. Batch sizes with extra trials use the expected best of ``points.trials``."""
     ends = regimes.from_zero(points.low), points.high
     low, high, share = narrowing.expected_best(*ends, points.every, points.trials or 1)
     return extents.Data(points.batch_size, low, high, minimum_variance(points), share)
 
 
 def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
-    """Returns the expected widths of ``extents_of`` after more trials, if the luck is known."""
+    """Returns the expected interval widths after more trials, if the selection noise can be estimated."""
     if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
         return None
     data = data_of(points)
@@ -132,13 +132,13 @@ def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
 
 
 def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
-    """Returns the multiples of the trials that would halve the intervals of ``extents_of``, NaN if unknown."""
+    """Returns the factors by which to multiply the trials to halve the intervals of ``extents_of``, NaN if unknown."""
     found = narrowed(points, gain)
     return found.halved_by if found else (float("nan"), float("nan"))
 
 
 def minimum_variance(points: Points) -> np.ndarray | None:
-    """Returns the jackknife variances of a curve's points (their luck squared), if there are enough trials."""
+    """Returns the jackknife variances of a curve's points (their selection variance), if there are enough trials."""
     if points.sample is None or points.sample.low.shape[1] < samples.FEWEST_TRIALS:
         return None
     variance = weights.minimum_variance(samples.trial_steps(points.sample.low, points.sample.high))
@@ -151,7 +151,7 @@ def of_curve(curve: Curve) -> PointsFit:
 
 
 def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns the names of the curves in a CSV file of points, one row each, and their fits.
+    """Returns the names of the curves in a CSV file of points, one row per curve, and their fits.
 
     Args:
       file: the file.
@@ -181,7 +181,7 @@ def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | Non
 
 
 def read_points(file: Path) -> pd.DataFrame:
-    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN: never reached), the rest as text."""
+    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN if not reached), the others as text."""
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
@@ -247,7 +247,7 @@ def table(
     assume_nothing: bool = False,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """Returns ``names`` of curves, one row each, with ``COLUMNS`` of their fits. See ``extents_of``.
+    """Returns a table with one row per curve: its ``names``, and ``COLUMNS`` of its fit. See ``extents_of``.
 
     ``report`` is called with progress lines.
     """
@@ -266,19 +266,19 @@ def doubts(points_fit: PointsFit) -> list[str]:
 
 
 def extent_doubts(points_fit: PointsFit) -> list[str]:
-    """Returns the names of contradicted assumptions about the search. Answers for any shape also depend on these."""
+    """Returns the contradicted assumptions about the search, on which answers for any shape also depend."""
     return [name for name in doubts(points_fit) if name in OF_SEARCH]
 
 
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
-    """Returns the assumptions of every fit, one row each: ``names`` of the curve, then ``CHECK_COLUMNS``."""
+    """Returns a table with one row per assumption of each fit: the curve's ``names``, then ``CHECK_COLUMNS``."""
     rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
     table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
     return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
 
 def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
-    """Formats the assumptions of every fit as text: a list for each fit, under its number in ``as_text``."""
+    """Formats the assumptions of every fit as text: one list per fit, headed by its number in ``as_text``."""
     lines = []
     for i, one in enumerate(points_fits):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
@@ -288,7 +288,7 @@ def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
 
 
 def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = False) -> str:
-    """Formats the fits as text: one line each, reasons and doubts by row, and the assumptions."""
+    """Formats the fits as text: one line per fit, then reasons and doubts by row, then the assumptions."""
     naming = [column for column in table.columns if column not in COLUMNS]
     rows = []
     reasons, doubts = [], []
@@ -326,7 +326,7 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
 
 
 def what_to_pay_for(table: pd.DataFrame) -> list[str]:
-    """Returns a note on the trials that would halve each interval: the median over curves for which it is known."""
+    """Returns a note on the trials needed to halve each interval: the median over curves for which it is known."""
     words, counts = [], []
     for name in ("pays", "efficient"):
         known = table[f"{name}_halved_by"].dropna()
@@ -366,7 +366,8 @@ def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
     """Formats *pays up to* and *efficient up to*.
 
     Returns:
-      Two of ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``, with ``, in doubt`` if the search is.
+      Two texts such as ``96 [64, 210]``, ``at least 64 (best 96)`` or ``unknown``, with ``, in doubt`` if an assumption
+      about the search is contradicted.
     """
     in_doubt = bool(extent_doubts(points_fit))
     pays, efficient = (
@@ -388,11 +389,11 @@ def verdict_in_words(points_fit: PointsFit) -> str:
 
 
 def both_in_words(selected: PointsFit, confirmed: PointsFit | None) -> str:
-    """Formats *pays up to* as selected and, if there are reruns, as confirmed, without the best values of bounds."""
+    """Formats the selected and, if there are reruns, the confirmed *pays up to*, without the best values of bounds."""
     words = pays_in_words(selected)
     return join_answers(words, pays_in_words(confirmed)) if confirmed else words
 
 
 def join_answers(selected: str, confirmed: str) -> str:
-    """Joins the selected and the confirmed answer, both in words."""
+    """Joins the texts of the selected and the confirmed answer."""
     return f"selected {selected}; confirmed {confirmed}"

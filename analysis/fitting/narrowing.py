@@ -1,8 +1,8 @@
-"""Narrowing: the additional trials that would halve the interval of *pays up to* or *efficient up to*.
+"""Narrowing: the number of trials needed to halve the interval of *pays up to* or *efficient up to*.
 
-If the number of trials is multiplied by m, a point is the expected number of steps of the best of k trials, which does
-not depend on m. The curve is the average of the prior curves that fit the data, and its steps are known up to the noise
-of such points. ``narrowing_simulation`` compares these widths with simulated ones.
+If the number of trials is multiplied by m, each point is still the expected best of k trials, so its value does not
+depend on m. Only its noise decreases. The expected widths assume points with this noise on the mean of the prior curves
+that fit the data. ``narrowing_simulation`` compares these widths with simulated ones.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ MULTIPLES = np.array([1.0, 2, 4, 8, 16, 32])
 
 
 class Narrowing(NamedTuple):
-    """Expected widths in octaves at ``MULTIPLES`` of the trials, float64[6] each, NaN if an end is open."""
+    """Expected interval widths in octaves at ``MULTIPLES`` of the trials, float64[6] each, NaN if an end is open."""
 
     pays: np.ndarray
     efficient: np.ndarray
 
     @property
     def halved_by(self) -> tuple[float, float]:
-        """The multiple of the trials that halves each interval, infinite if above all, and NaN if an end is open."""
+        """The multiple of the trials that halves each interval, infinite if too large, and NaN if an end is open."""
         return halved_by(self.pays), halved_by(self.efficient)
 
 
@@ -38,7 +38,7 @@ def expected(
     gain: float = GAIN,
     share: np.ndarray | None = None,
 ) -> Narrowing:
-    """Returns the expected widths for the arguments of ``extents.estimate``, whose luck must be known."""
+    """Returns the expected widths, given the arguments of ``extents.estimate``. The selection noise must be known."""
     low = from_zero(low)
     prior = curve_prior.sample(tuple(np.asarray(batch_size, np.float64).tolist()))
     steps = np.exp(extents.mean_curve(prior, low, high, variance, share))
@@ -52,10 +52,11 @@ def expected(
 
 
 def shares(multiple: np.ndarray) -> np.ndarray:
-    """Returns the variance of the expected best of k from ``multiple`` times k trials, relative to k trials.
+    """Returns the variance of the expected best of k, estimated from ``multiple`` times k trials, relative to k trials.
 
-    The result is exact for large k if ln steps above the best have an exponential distribution. Then the gaps between
-    ordered trials are independent, and each gap is weighted by the probability that the best of k lies above it.
+    The result is exact for large k if ln steps above the minimum are exponentially distributed. In this case, the gaps
+    between ordered trials are independent, and each gap is weighted by the probability that the best of k lies above
+    it.
     """
     return 1 / (2 * multiple - 1)
 
@@ -63,17 +64,17 @@ def shares(multiple: np.ndarray) -> np.ndarray:
 def expected_best(
     low: np.ndarray, high: np.ndarray, every: Sequence[np.ndarray], some: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns points as the expected best of ``some`` trials if a batch size has more, with ``shares`` of variance.
+    """Replaces points with more than ``some`` trials by their expected best of ``some``, and returns ``shares``.
 
     Args:
-      low, high: float64[n], the best of the first ``some`` trials is in (low, high], with low > 0.
+      low, high: float64[n], bounds on the best of the first ``some`` trials, which lies in (low, high]. low > 0.
       every: [n], the steps to target of all trials at each batch size, infinite if not reached, or empty if all have
         ``some``.
       some: number of trials.
 
     Returns:
-      low, high and shares, float64[n] each. The error of an evaluation counts less if the trials reached the target at
-      several evaluations (see ``weights.evaluations_share``).
+      low, high and shares, float64[n] each. The error due to the distance between evaluations counts less if trials
+      reached the target at different evaluations (see ``weights.evaluations_share``).
     """
     low, high, share = low.copy(), high.copy(), np.ones(len(low))
     for i, steps in enumerate(every):
@@ -90,7 +91,7 @@ def _octaves(one: Extent) -> float:
 
 
 def halved_by(octaves: np.ndarray) -> float:
-    """Returns the multiple of the trials that halves a width, given the widths at ``MULTIPLES``. See ``Narrowing``."""
+    """Returns the multiple of the trials that halves the width, given widths at ``MULTIPLES``. See ``Narrowing``."""
     if np.isnan(octaves[0]):
         return float("nan")
     half = octaves[0] / 2

@@ -1,4 +1,4 @@
-"""Simulated widths of *pays up to* and *efficient up to* after paying for more trials, batch sizes or repeats."""
+"""Simulates the widths of *pays up to* and *efficient up to* after adding trials, batch sizes or repeats."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
@@ -52,7 +52,7 @@ def run(datasets: int, seed: int, report: Report, wanted: Sequence[Search] = ())
 
     Args:
       datasets: number of data sets per search.
-      seed: seed of the simulation. The data of a search do not depend on other searches.
+      seed: seed of the simulation. The data of a search do not depend on which other searches are run.
       report: called with progress lines.
       wanted: searches to run, or empty for all.
     """
@@ -65,7 +65,7 @@ def run(datasets: int, seed: int, report: Report, wanted: Sequence[Search] = ())
 
 
 def rows(search: Search, drawn: Searches) -> list[dict[str, object]]:
-    """Returns the rows of a search, for each way to spend its trials and each answer."""
+    """Returns the rows of a search: one for each way to spend its trials and each answer."""
     scenario, times = search
     steps = samples.trial_steps(drawn.low, drawn.high)
     low, high = (np.fmin.reduce(each, axis=-1) for each in (drawn.low, drawn.high))
@@ -100,7 +100,7 @@ def rows(search: Search, drawn: Searches) -> list[dict[str, object]]:
 
 
 def _as_fit(widths: Sequence[Narrowing]) -> list[dict[str, object]]:
-    """Returns rows with the widths that `fit` expects after more trials."""
+    """Returns rows with the widths that `fit` predicts after more trials."""
     every = np.nan_to_num(np.array(widths), nan=OPEN)  # [d, 2, m]
     return [
         {"way": AS_FIT, "times": int(times), "answer": name, "octaves": octaves, "two_sided": np.nan, "holds": np.nan}
@@ -110,7 +110,7 @@ def _as_fit(widths: Sequence[Narrowing]) -> list[dict[str, object]]:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the widths as text: by the way to spend trials, then the multiples that halve an interval."""
+    """Formats the widths as text: widths for each way to spend trials, then the multiples that halve an interval."""
     order = pd.CategoricalDtype([*WAYS, AS_FIT], ordered=True)
     ordered = table.astype({"way": order}).groupby(["way", "times", "batch_sizes"], observed=True)
     lines = [
@@ -131,7 +131,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 
 
 def _widths(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
-    """Formats the widths of one way to spend trials, at each level of luck."""
+    """Formats the widths of one way to spend trials, at each noise level."""
     line = dict(zip(("way", "times", "batch sizes"), map(str, key), strict=True))
     for name, own in cells.groupby("answer", sort=False):
         medians = own.groupby("luck")["octaves"].median()
@@ -140,7 +140,7 @@ def _widths(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
 
 
 def _halved(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
-    """Formats the multiples that halve the intervals of one curve at one level of luck."""
+    """Formats the multiples that halve the intervals of one curve at one noise level."""
     line = {"shape": str(key[0]), "luck": f"{cells['luck'].iloc[0]:.2f}"}
     at_first = cells[(cells["batch_sizes"] == SIZE) & ((cells["way"] == EXPECTED) | (cells["way"] == AS_FIT))]
     for name, own in at_first.groupby("answer", sort=False):

@@ -1,8 +1,8 @@
 """The noisy quadratic: the expected result of a search with gradient descent, computed in closed form.
 
-Its curvatures are h = 1/1, 1/2, ... and its gradients are h θ + σ √h ε / √B. Starting from θ = 1, coordinates stay
-normal. After t steps at the rate α, their mean is (1 - αh)^t and their variance is α² σ² h / B (1 - q^t) / (1 - q),
-with q = (1 - αh)² (Zhang et al. 2019, arXiv 1907.04164). The loss is the sum of h θ² / 2.
+The loss has curvatures h = 1/1, 1/2, ... and gradients h θ + σ √h ε / √B. Starting from θ = 1, the coordinates stay
+normally distributed. After t steps with learning rate α, their mean is (1 - αh)^t and their variance is α² σ² h / B (1
+- q^t) / (1 - q), with q = (1 - αh)² (Zhang et al. 2019, arXiv 1907.04164). The loss is the sum of h θ² / 2.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ LONGEST = 6000  # maximum steps to reach a loss of a tenth or more with little n
 
 
 def least_steps(study: BatchStudy) -> float:
-    """Returns the steps until the best learning rate's expected loss reaches the target, or +inf if it never does."""
+    """Returns the fewest steps, over all learning rates, until the expected loss reaches the target, or +inf."""
     rates, curvature, goal = _rates(study), _curvature(study), study.targets[0].value
     low, high = np.zeros(len(rates)), np.full(len(rates), float(study.budget_steps))
     reaches = _expected(study, rates, high, curvature) <= goal
@@ -32,14 +32,14 @@ def least_steps(study: BatchStudy) -> float:
 
 
 def best_of(study: BatchStudy, trials: int) -> float:
-    """Returns the expected steps to target for the best of ``trials`` trials: geometric mean, middles of intervals.
+    """Returns the expected steps to target of the best of ``trials`` trials: a geometric mean over interval midpoints.
 
     A trial reaches the target at the first evaluation with a low enough loss. The loss is a sum of squares of normal
-    numbers. It is approximated by the gamma distribution with the same three moments, with independent noise at each
-    evaluation.
+    variables. It is approximated by the gamma distribution with the same first three moments. The noise of different
+    evaluations is taken as independent.
 
     Returns:
-      The steps, or NaN if more than one search in a hundred misses the target.
+      The steps, or NaN if more than 1 % of searches miss the target.
     """
     curvature, goal, steps = _curvature(study), study.targets[0].value, study.evaluations.astype(np.float64)
     rates = _rates(study)
@@ -62,7 +62,7 @@ def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
     """Returns the batch size, in examples, at which the perfect-scaling line meets the plateau.
 
     Args:
-      study: the study at any batch size.
+      study: the study, at any batch size.
       trials: number of trials for ``best_of``, or None for ``least_steps``.
     """
     variance = float(study.model_options["noise"]) ** 2
@@ -72,14 +72,14 @@ def critical_batch_size(study: BatchStudy, trials: int | None) -> float:
 
 
 def _with_noise(study: BatchStudy, variance: float) -> BatchStudy:
-    """Returns the study at batch size 1, with this gradient variance and a sufficient budget."""
+    """Returns the study at batch size 1, with the given gradient variance and a large enough budget."""
     options = {"noise": math.sqrt(variance)}
     budget = math.ceil(LONGEST * max(1.0, variance))
     return dataclasses.replace(study, batch_size=1, model_options=options, budget_steps=budget)
 
 
 def _rates(study: BatchStudy) -> np.ndarray:
-    """Returns learning rates at equally spaced quantiles of their range."""
+    """Returns learning rates at evenly spaced quantiles of their range."""
     if (study.dataset, study.model, study.optimizer) != ("noise", "quadratic", "sgd"):
         raise ValueError(f"no closed form for {study.dataset}, {study.model}, {study.optimizer}")
     return np.array([study.space["learning_rate"].at((i + 0.5) / RATES) for i in range(RATES)])
@@ -99,7 +99,7 @@ def _expected(study: BatchStudy, rates: np.ndarray, steps: np.ndarray, curvature
 def _parts(
     study: BatchStudy, rate: float | np.ndarray, steps: np.ndarray, curvature: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the parts of the expected loss due to the start and due to noise: [..., h] each."""
+    """Returns the parts of the expected loss that are due to the starting point and to noise: [..., h] each."""
     variance = float(study.model_options["noise"]) ** 2 / study.batch_size
     remaining = (1 - rate * curvature) ** 2
     settled = rate**2 * variance * curvature / (1 - remaining)

@@ -1,8 +1,8 @@
-"""Profiles: the misfit of the steps-over-batch-size curve, for every knee on a grid.
+"""Profiles: the misfit of the curve of steps against batch size, for every knee position on a grid.
 
 The curve is ln S = m + ln(1 + (B*/B)^a) / a. For a given knee position B* and sharpness a, the best m and its misfit
-have a closed form. All data at the same batch sizes share the curves on a grid, so stacks of data are profiled
-together.
+have a closed form. Data sets at the same batch sizes share the curves on the grid, so data sets are profiled in
+batches.
 """
 
 import functools
@@ -21,12 +21,12 @@ LOWEST, HIGHEST, STEP = 0.35, 5.0, 0.05  # range of a; the step is in ln a
 
 
 class Profile(NamedTuple):
-    """The model on a grid with A sharpnesses and G critical batch sizes. All arrays are float64.
+    """The model evaluated on a grid with A sharpnesses and G critical batch sizes. All arrays are float64.
 
     Attributes:
-      ln_critical: [G], ln of B* in examples, evenly spaced.
+      ln_critical: [G], ln of B* (in examples), evenly spaced.
       sharpness: [A], evenly spaced in log space.
-      misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), which represents the
+      misfit: [A, G], weighted residual sum of squares of ln steps times exp((ln a)^2 / (n - 1)), which encodes the
         prior ln a ~ N(0, 1). The objective is Q = (n - 1) ln misfit.
     """
 
@@ -36,7 +36,7 @@ class Profile(NamedTuple):
 
 
 class _Grid(NamedTuple):
-    """Curves with m = 0 at n batch sizes, ``curves`` [n, A G], and their squares."""
+    """Curves with m = 0 at n batch sizes: ``curves`` [n, A G], and their squares."""
 
     ln_critical: np.ndarray
     sharpness: np.ndarray
@@ -51,7 +51,7 @@ def profile(
 
     Args:
       batch_size: [n], examples, sorted.
-      ln_steps, weights: [d, n], data sets at these batch sizes, and the relative weights of their points.
+      ln_steps, weights: [d, n], d data sets at these batch sizes, and the relative weights of their points.
       per_octave: grid points of ln B* per factor of two.
 
     Returns:
@@ -65,7 +65,7 @@ def profile(
 
 
 def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns weighted residual sums of squares of the data around curves at their best height, without a prior.
+    """Returns weighted residual sums of squares of the data, for each curve at its best height, without a prior.
 
     Args:
       curves, squared: [n, c], ln steps of curves at n batch sizes, and their squares.
@@ -88,7 +88,7 @@ def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weigh
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Computes a matrix product without BLAS. Its thread synchronization would cost more than such small products."""
+    """Computes a matrix product without BLAS. For such small matrices, BLAS thread synchronization would dominate."""
     return np.einsum("dn,nc->dc", left, right)
 
 
@@ -103,7 +103,7 @@ def floors(
 
 
 def prior(sharpness: np.ndarray, n: int) -> np.ndarray:
-    """Returns the misfit factor for n points that represents the prior ln a ~ N(0, 1)."""
+    """Returns the factor by which the prior ln a ~ N(0, 1) multiplies the misfit of n points."""
     return np.exp(np.log(sharpness) ** 2 / (n - 1))
 
 
@@ -118,7 +118,7 @@ def excess(ln_below_knee: np.ndarray, sharpness: np.ndarray | float) -> np.ndarr
 
 
 def slopes(ln_batch: np.ndarray, best: tuple[float, float, float]) -> np.ndarray:
-    """Returns derivatives of the curve ``best`` (ln B*, a, m), in ln steps, by ln B*, ln a and m: float64[n, 3]."""
+    """Returns the derivatives of ln steps of the curve ``best`` (ln B*, a, m) in ln B*, ln a and m: float64[n, 3]."""
     ln_critical, sharpness, _ = best
     ln_below_knee = ln_critical - ln_batch
     perfect = 0.5 + 0.5 * np.tanh(0.5 * sharpness * ln_below_knee)  # minus the curve's slope
@@ -132,16 +132,16 @@ def interval(
 ) -> tuple[float, np.ndarray, float]:
     """Returns the best value of ``x``, the ends of its interval (infinite if open), and the largest misfit inside it.
 
-    Q - Q_min <= (n - 1) ln(1 + F / f) with f = n - estimated means misfit <= misfit_min (1 + F / f). Near its minimum,
-    the misfit is a parabola even if the data are exact and Q has a spike. The minimum and the ends are interpolated on
-    this parabola.
+    The condition Q - Q_min <= (n - 1) ln(1 + F / f), with f = n - estimated, means misfit <= misfit_min (1 + F / f).
+    Near its minimum, the misfit is parabolic, even if the data are exact and Q has a spike. The minimum and the ends
+    are interpolated with this parabola.
 
     Args:
       x: [g], evenly spaced.
       misfit: [g], smallest misfit for each value (see ``Profile``).
       n: number of fitted points.
       level: confidence level of the interval.
-      estimated: number of estimated parameters, including x.
+      estimated: number of fitted parameters, including x.
     """
     # The best grid point, moved to the vertex of the parabola through it and its neighbours.
     i = int(np.argmin(misfit))
@@ -171,7 +171,7 @@ def interval(
 def influence(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, best: tuple[float, float, float]
 ) -> np.ndarray:
-    """Returns the derivatives of the fitted ln B* in each ln steps, to first order (Gauss-Newton): float64[n]."""
+    """Returns the derivatives of the fitted ln B* with respect to each ln steps, to first order: float64[n]."""
     moves = slopes(ln_batch, best)
     residuals = ln_steps - best[2] - excess(best[0] - ln_batch, best[1])
     curvature = (moves.T * weights) @ moves
@@ -181,11 +181,11 @@ def influence(
 
 
 def half_width(moves: np.ndarray, left_out: np.ndarray) -> float:
-    """Returns half the width of a 90 % interval of ln B*, by the delta method and a jackknife over shared points.
+    """Returns the half-width of a 90 % interval of ln B*, from the delta method and a jackknife over shared points.
 
     Args:
       moves: [n], derivatives of ln B* with respect to ln steps.
-      left_out: [n, k], ln steps without point i. Rows are NaN at batch sizes that have no answer without this point.
+      left_out: [n, k], ln steps without point i. NaN at batch sizes that have no answer without this point.
     """
     k = left_out.shape[1]
     if k < 2 or np.isnan(left_out).any():

@@ -1,11 +1,11 @@
-"""Regimes of a curve of steps to target over batch size: the critical batch size with a reliable 90 % interval.
+"""Regimes of a curve of steps to target against batch size: the critical batch size with a reliable 90 % interval.
 
 The model is ln S = m + ln(1 + (B*/B)^a) / a: perfect scaling S = S_min B*/B at small B, a plateau S_min = e^m at large
-B, and a knee of sharpness a between them. With a = 1, it is the hyperbola of McCandlish et al. 2018, arXiv 1812.06162,
-eq. 2.11. The three regimes follow Shallue et al. 2018, arXiv 1811.03600, section 4.1. The critical batch size B* =
-E_min / S_min is where the perfect-scaling line meets the plateau, for any sharpness. Its interval is a profile
-likelihood with an F quantile, plus a model error in quadrature. If the data contradict the shape, the verdict changes
-(see shapes, verdicts).
+B, and a knee of sharpness a between them. With a = 1, the model is the hyperbola of McCandlish et al. 2018, arXiv
+1812.06162, eq. 2.11. The three regimes follow Shallue et al. 2018, arXiv 1811.03600, section 4.1. At the critical batch
+size B* = E_min / S_min, the perfect-scaling line meets the plateau, for any sharpness. Its interval is a
+profile-likelihood interval with an F quantile. A model error is added in quadrature. If the data contradict the shape,
+the verdict changes (see shapes, verdicts).
 """
 
 from typing import NamedTuple
@@ -38,20 +38,20 @@ class Fit(NamedTuple):
     """The model fitted to a curve with n batch sizes.
 
     Attributes:
-      s_min: plateau in steps, or NaN if the curve does not show it.
-      critical_batch_size: critical batch size in examples, or NaN if the best value is at the edge of the search range.
+      s_min: steps at the plateau, or NaN if the curve does not show a plateau.
+      critical_batch_size: critical batch size in examples, or NaN if the best value is at an end of the search range.
       low, high: ends of the 90 % interval in examples, or NaN if open or not reported. Each end is a 95 % bound.
-      sharpness: a, which is 1 for a hyperbola and larger for a sharper knee.
+      sharpness: the sharpness a, which is 1 for a hyperbola and larger for a sharper knee.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      plateau_seen: whether evaluations at the largest batch size were close enough together to see a plateau.
+      plateau_seen: whether evaluations at the largest batch size were frequent enough to detect a plateau.
       caveats: reasons for a weaker verdict.
       batch_size, ln_steps, weights: [n], the data, sorted by batch size. Weights have mean 1.
-      best: (ln B*, a, m) of the fitted curve.
-      profile: the grid behind the fit.
+      best: parameters (ln B*, a, m) of the fitted curve.
+      profile: the misfits on the grid that was searched.
       bound: largest ``profile.misfit`` inside the 90 % region.
-      rounding: ln of the ratio between successive evaluations at the largest batch size.
-      data_ends: ends without the model error, in examples, or NaN if open.
-      model_error: error due to the fitted shape, in octaves, at the end where it is larger.
+      rounding: ln of the ratio between the steps of successive evaluations at the largest batch size.
+      data_ends: ends of the interval without the model error, in examples, or NaN if open.
+      model_error: error due to the fitted shape, in octaves, at the end with the larger error.
       shape: results of the checks of the shape.
     """
 
@@ -82,7 +82,7 @@ class Fit(NamedTuple):
 
     @property
     def residuals(self) -> np.ndarray:
-        """Ln steps above the fitted curve, [n]."""
+        """Residuals of ln steps from the fitted curve, [n]."""
         return self.ln_steps - np.log(curve(self, self.batch_size))
 
 
@@ -98,11 +98,12 @@ def fit(
 
     Args:
       batch_size: [n], batch sizes in examples, all different.
-      low, high: [n], the steps to target lie in (low, high], with equal ends if exact. A low of 0 counts as 0.5.
+      low, high: [n], bounds on the steps to target, which lie in (low, high]. They are equal if the steps are exact. A
+        low of 0 counts as 0.5.
       weights: [n], relative weights of ln steps, or None for equal weights. The noise is estimated from the residuals.
-      left_out: [n, k], only if all batch sizes share the points of their search: ln steps without point i, from
-        ``weights.without_each``.
-      evidence: evidence from the trials, from ``samples.evidence``. With None, only the residuals judge the shape.
+      left_out: [n, k], ln steps without point i, from ``weights.without_each``. Only if all batch sizes share the
+        points of their search.
+      evidence: evidence from the trials, from ``samples.evidence``. If None, the shape is judged only by the residuals.
     """
     order = np.argsort(batch_size)
     weights = np.ones(len(order)) if weights is None else weights
@@ -122,7 +123,7 @@ def fit_each(
     left_out: np.ndarray | None = None,
     evidence: TrialEvidence | None = None,
 ) -> list[Fit]:
-    """Fits d data sets at the same n sorted batch sizes. All arguments except the first have a leading axis [d]."""
+    """Fits d data sets at the same n sorted batch sizes. All arguments except the first have a leading dimension d."""
     if len(batch_size) < FEWEST_BATCH_SIZES:
         raise ValueError(f"a fit needs {FEWEST_BATCH_SIZES} batch sizes, not {len(batch_size)}")
     batch_size, low = np.asarray(batch_size, np.float64), from_zero(low)
@@ -140,9 +141,9 @@ def fit_each(
 
 
 class _Knee(NamedTuple):
-    """The best (ln B*, a, m), the intervals of ln B* without and with model error, and their sources.
+    """The best (ln B*, a, m), the intervals of ln B* with and without the model error, and their sources.
 
-    Each interval's ends are [2], infinite if open.
+    The ends of each interval are [2], infinite if open.
     """
 
     best: tuple[float, float, float]
@@ -161,7 +162,7 @@ def _knee(
     left_out: np.ndarray | None,
     grid: Profile,
 ) -> _Knee:
-    """Returns the knee of a curve whose evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
+    """Returns the knee of a curve. Evaluations at the largest batch size are ``rounding`` apart, in ln steps."""
     ln_best, ends, bound = interval(grid.ln_critical, grid.misfit.min(axis=0), len(ln_batch))
     ln_floor, misfit = floors(ln_batch, ln_steps, weights, np.full(len(grid.sharpness), ln_best), grid.sharpness)
     row = int(np.argmin(misfit))
@@ -180,7 +181,7 @@ def _knee(
 def _fit(
     batch_size: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, rounding: float, knee: _Knee, shape: ShapeChecks
 ) -> Fit:
-    """Returns the fit of a curve with this knee, and the resulting statement."""
+    """Returns the fit of a curve with this knee, including its verdict."""
     ln_best, sharpness, ln_floor = knee.best
     plateau_seen = bool(rounding <= np.log(COARSEST) + 1e-9)
     claim = verdicts.decide(knee.data_ends, knee.ends, np.log(batch_size), plateau_seen, shape)
@@ -215,12 +216,12 @@ def _fit(
 
 
 def from_zero(low: np.ndarray) -> np.ndarray:
-    """Returns lower ends of steps to target with a finite logarithm: 0, before the first evaluation, becomes 0.5."""
+    """Returns lower ends of steps to target with finite logarithms: 0 (before the first evaluation) becomes 0.5."""
     return np.where(low == 0, 0.5, low)
 
 
 def curve(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Returns the fitted curve's steps to target at ``batch_size``, as float64 of the same shape."""
+    """Returns the steps to target at ``batch_size`` according to the fitted curve, as float64 of the same shape."""
     ln_critical, sharpness, floor = fit.best
     return np.exp(floor + excess(ln_critical - np.log(batch_size), sharpness))
 
@@ -243,10 +244,10 @@ def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Returns the probability of each of ``REGIMES`` at ``batch_size`` [p]: float64[3, p], each column sums to 1.
+    """Returns the probability of each of ``REGIMES`` at ``batch_size`` [p], as float64[3, p]. Columns sum to 1.
 
-    Perfect scaling means B S <= 1.2 E_min, maximal data parallelism means S <= 1.2 S_min, and the rest is diminishing
-    returns. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
+    Perfect scaling means B S <= 1.2 E_min, maximal data parallelism means S <= 1.2 S_min, and diminishing returns lie
+    between. The weights are exp(-Q/2) over (B*, a) with B* within 4 octaves of the data.
     """
     ln_batch = np.log(fit.batch_size)
     margin = OCTAVES_BELIEVED * OCTAVE + 1e-9
@@ -269,7 +270,7 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
 
 
 def names(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
-    """Returns the names of sufficiently probable ``REGIMES`` at ``batch_size`` [p]: str[p], ``?`` otherwise."""
+    """Returns the name of the regime at each ``batch_size`` [p], or ``?`` if all are too improbable: str[p]."""
     shares = probabilities(fit, batch_size)
     names = np.where(shares.max(axis=0) >= SHOWN, np.array(REGIMES)[shares.argmax(axis=0)], "?")
     if not fit.plateau_seen:

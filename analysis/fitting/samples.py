@@ -1,4 +1,4 @@
-"""Samples: the trials of a curve that count for its target, and the trials behind each point."""
+"""Samples: the trials that count for a curve's target, and the trials from which each point is computed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,10 +35,10 @@ class Sample(NamedTuple):
     """The first k trials at each of n batch sizes.
 
     Attributes:
-      low, high: float64[n, k], steps to target lie in (low, high], or NaN if the trial did not reach the target. Points
-        used at all batch sizes come first, one per column. Otherwise, trials are in order.
-      common: fraction of points used at all batch sizes, or NaN if unknown.
-      repeated: fraction of points also used at another batch size, or NaN if unknown.
+      low, high: float64[n, k], bounds on steps to target, which lie in (low, high]. NaN if the trial did not reach the
+        target. Search points used at all batch sizes come first, one per column. The other trials are in order.
+      common: fraction of search points that are used at all batch sizes, or NaN if unknown.
+      repeated: fraction of search points that are also used at another batch size, or NaN if unknown.
     """
 
     low: np.ndarray
@@ -48,16 +48,16 @@ class Sample(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the batch sizes used the same search points, and therefore share their luck."""
+        """Whether the batch sizes used the same search points, so that their noise is correlated."""
         return self.common >= SHARED
 
 
 def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the points of a curve from its trials: the ends of the minimum's interval, and relative weights.
+    """Returns the points of a curve from its trials: the interval of the fewest steps, and the relative weights.
 
     Args:
-      low, high: float64[..., n, k], NaN if a trial did not reach the target. At least one trial reached it at each of n
-        batch sizes.
+      low, high: float64[..., n, k], NaN if a trial did not reach the target. At each of the n batch sizes, at least one
+        trial reached it.
 
     Returns:
       low, high and weights, float64[..., n] each.
@@ -72,7 +72,7 @@ def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
-    """Returns evidence from all trials [d, n, k], not only the best, or None if there are too few trials."""
+    """Returns evidence from all trials [d, n, k], rather than only the best, if there are enough trials."""
     k = low.shape[-1]
     if k < FEWEST_TRIALS:
         return None
@@ -90,21 +90,21 @@ def evidence(low: np.ndarray, high: np.ndarray) -> TrialEvidence | None:
 
 
 def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Returns each trial's steps to target: the middle of the interval, or infinite if not reached."""
+    """Returns each trial's steps to target: the midpoint of the interval, or infinity if not reached."""
     middle = (from_zero(low) + high) / 2
     return np.where(np.isnan(middle), np.inf, middle)
 
 
 def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point | None]:
-    """Returns each trial's position in its search space, which equal points share even if the spaces differ.
+    """Returns each trial's position in its search space. Equal points have equal positions even in different spaces.
 
     Args:
       space: the ranges.
       metaparameters: metaparameters of the trials, by name.
 
     Returns:
-      A tuple per trial, or None if unknown. It contains the quantile of each metaparameter with a continuous range, or
-      the values of all metaparameters if no range is continuous.
+      One tuple per trial, or None if unknown. A tuple contains the quantile of each metaparameter that has a continuous
+      range or, if no range is continuous, the values of all metaparameters.
     """
     columns = {str(name): metaparameters[name].to_numpy(np.float64) for name in metaparameters}
     continuous = [name for name in columns if name in space and space[name].scale in _CONTINUOUS]
@@ -119,14 +119,14 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
 
 
 def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, float]:
-    """Aligns the search points that are the same at all batch sizes.
+    """Reorders trials to align the search points that all batch sizes have in common.
 
     Args:
-      points: positions of the k trials at each of n batch sizes, or None if unknown.
+      points: positions of the k trials at each of the n batch sizes, or None if unknown.
 
     Returns:
-      int[n, k], a trial order that puts common points first and in the same order, and the fractions of ``common`` and
-      of ``repeated`` points (see ``Sample``).
+      int[n, k], an order of the trials in which common points come first, in the same order at each batch size. Also
+      the fractions of ``common`` and ``repeated`` points (see ``Sample``).
     """
     k = len(points[0])
     keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]
@@ -150,8 +150,8 @@ class Outcomes(NamedTuple):
       trials: one row per trial that counts, sorted by batch_size, study and trial: these columns, budget_steps,
         steps_low, steps_high (NaN if the target was not reached) and point, the trial's position in its search space
         (see ``coordinates``). A trial that was lost, failed or ran out of time counts only if it reached the target.
-        Repeats do not count.
-      notes: remarks for the user.
+        Repeats never count.
+      notes: notes for the user.
       at_edge: ends of the search space at which the best trials cluster, by batch size, or None if unknown.
     """
 
@@ -187,11 +187,11 @@ def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
 
 
 def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, Strings]:
-    """Adds the preceding evaluation to trials with only a published end.
+    """Adds the preceding evaluation to trials for which only the final evaluation was published.
 
     Args:
       rows: rows in the format of ``Outcomes.trials``.
-      apart: largest distance between evaluations in examples, by study; NaN if unknown, or None for studies with known
+      apart: largest distance between evaluations in examples, by study. NaN if unknown, or None for studies with known
         evaluations.
     """
     stated = {name: value for name, value in apart.items() if value is not None}
@@ -207,7 +207,7 @@ def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[p
 
 
 def _examples_apart(study: Plan) -> float | None:
-    """Returns the largest distance between evaluations in examples if only this is known, or NaN if it is unknown."""
+    """Returns the largest distance between evaluations in examples, NaN if unknown, or None if the plan lists them."""
     details = study.plan().get("details", {})
     if "evaluation_samples" not in details:
         return None
@@ -216,7 +216,7 @@ def _examples_apart(study: Plan) -> float | None:
 
 
 def _budget(study: Plan, trials: pd.DataFrame) -> int:
-    """Returns the maximum steps per trial or, if a source does not report it, the most steps of any trial."""
+    """Returns the maximum steps per trial. If a source does not report it, returns the most steps of any trial."""
     if not KINDS[study.kind].recorded:
         return study.budget_steps
     most = trials["steps"].max()

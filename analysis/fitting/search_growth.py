@@ -1,9 +1,10 @@
-"""Growth: the power of the batch size with which the best trials' learning rate grows, and two rules of thumb.
+"""Growth: the exponent with which the best trials' learning rate grows with batch size, and two rules of thumb.
 
-Under the linear rule, the rate grows like the batch size, and under the square-root rule, like its square root. Trials
-that needed up to ``NEARLY`` times the fewest steps at a batch size are nearly as good as the best. The geometric mean
-of their rates is less noisy than the best trial's rate. The power is the slope of the logarithm of this mean over the
-logarithm of the batch size, by least squares, with a Student's t interval from the residuals.
+By the linear rule, the learning rate is proportional to the batch size. By the square-root rule, it is proportional to
+the square root of the batch size. Trials that needed at most ``NEARLY`` times the fewest steps at a batch size count as
+nearly as good as the best. The geometric mean of their rates is less noisy than the best trial's rate. The exponent is
+the least-squares slope of the logarithm of this mean against the logarithm of the batch size. Its interval is a
+Student's t interval from the residuals.
 """
 
 import math
@@ -37,7 +38,7 @@ COLUMNS = {
 
 
 class Growth(NamedTuple):
-    """The power with its 90 % interval, and the n batch sizes behind it."""
+    """The exponent with its 90 % interval, and the n batch sizes that it was estimated from."""
 
     power: float
     low: float
@@ -46,7 +47,7 @@ class Growth(NamedTuple):
 
     @property
     def agrees_with(self) -> list[str]:
-        """The rules of thumb inside the interval."""
+        """The rules of thumb whose exponents lie inside the interval."""
         return [name for name, power in POWERS.items() if self.low <= power <= self.high]
 
 
@@ -72,12 +73,12 @@ def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Gro
 
 
 def table(fitted: Sequence[CurveFits], *, up_to_critical: bool = False) -> pd.DataFrame:
-    """Returns a row of ``COLUMNS`` for each rate of each workload. Cells are empty if there is no estimate.
+    """Returns one row of ``COLUMNS`` for each rate of each workload. Cells are empty if there is no estimate.
 
     Args:
       fitted: workloads.
-      up_to_critical: whether to use only batch sizes up to the critical batch size, if it is identified. Otherwise all
-        are used.
+      up_to_critical: whether to use only batch sizes up to the critical batch size. If it is not identified, all batch
+        sizes are used.
     """
     rows = []
     for one in fitted:
@@ -99,7 +100,7 @@ def _rates(one: CurveFits) -> list[Quantity]:
 
 
 def _best(one: CurveFits, batch_size: int, quantity: Quantity) -> float | None:
-    """Returns the geometric mean over the trials nearly as good as the best, or None if none reached the target."""
+    """Returns the geometric mean over trials nearly as good as the best, or None if no trial reached the target."""
     rows = one.trials[batch_size]
     rows = rows[rows["outcome"] == trials.REACHED]
     if not len(rows):

@@ -1,7 +1,7 @@
-"""Selection bias (luck): the advantage of the answers of searches over the same trials with new seeds.
+"""Selection bias (luck): how much better the answers of searches are than the same trials rerun with new seeds.
 
-``ratios`` and ``summary`` describe a store. ``simulate`` runs searches in which all configurations are equal, so every
-selection is pure luck: the selected steps are below the truth, and the reported ones are not.
+``ratios`` and ``summary`` describe a store. ``simulate`` simulates searches in which all configurations are equally
+good, so selection only picks up noise. The selected steps are below the truth, and the reported ones are not.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ TARGET = Target("test_error", 0.1)
 
 
 def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns a row of ``RATIOS`` for every study of these curves with a confirmed answer."""
+    """Returns one row of ``RATIOS`` for every study of these curves that has a confirmed answer."""
     rows = [
         (
             *(one.curve.dataset, one.curve.model, one.curve.optimizer, each.batch_size),
@@ -60,7 +60,7 @@ def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame, by: str = "dataset") -> pd.DataFrame:
-    """Returns a row of ``SUMMARY`` for each value in a column of ``ratios``, and one for all values, as the index."""
+    """Returns a row of ``SUMMARY`` for each value in the column ``by`` of ``ratios``, and one for the whole table."""
     groups = [*((str(name), own) for name, own in table.groupby(by, sort=False)), (ALL, table)]
     return pd.DataFrame([_summary(own) for _, own in groups], index=pd.Index([name for name, _ in groups], name=by))
 
@@ -81,16 +81,16 @@ def _summary(table: pd.DataFrame) -> dict[str, float]:
 def simulate(
     searches: int, seed: int = 0, *, trials: int = 64, confirm: int = 6, top: int = 5, spread: float = 0.15
 ) -> list[Confirmed]:
-    """Simulates searches with equal configurations: a trial needs 10,000 exp(spread z) steps, z standard normal.
+    """Simulates searches with equal configurations: a trial needs 10,000 exp(spread z) steps, with z standard normal.
 
-    ``results.rules.confirmation`` selects the candidates, the choice and the reporting repeats. ``confirmations`` reads
-    them like a study.
+    ``results.rules.confirmation`` determines the candidates, the chosen trial and the reporting repeats.
+    ``confirmations`` reads the results like those of a real study.
 
     Args:
       searches: number of searches.
-      seed: seed for all searches.
+      seed: seed of the simulation.
       trials: number of trials per search.
-      confirm, top: number of repeats and of candidates, as in a study.
+      confirm, top: number of repeats and number of candidates, as in a real study.
       spread: standard deviation of ln steps.
     """
     rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ TRUTH = 10_000.0  # median steps of every configuration in ``simulate``
 
 
 def bias(confirmed: Sequence[Confirmed]) -> pd.Series:
-    """Returns medians of the selected, choosing and confirmed steps, relative to the true median of a configuration."""
+    """Returns the medians of selected, choosing and confirmed steps, relative to a configuration's true median."""
     medians = {
         "selected": [confirmations.middle(one.selected) for one in confirmed],
         "median that chose": [confirmations.middle(one.choosing) for one in confirmed if one.choosing],
@@ -135,7 +135,7 @@ def _study(count: int, confirm: int, top: int) -> BatchStudy:
 
 
 def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
-    """Runs one search and its repeats, and reads the result."""
+    """Simulates one search and its repeats, and reads the result."""
     # The choosing repeats must run before the reporting ones are known.
     ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
     while len(ids) < study.request.planned:

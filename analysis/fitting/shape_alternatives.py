@@ -1,8 +1,8 @@
-"""Alternative shapes: the fitted curve with one additional parameter, for stacks of data. Size 0 is the curve itself.
+"""Alternative shapes: the fitted curve with one additional parameter, called size. Size 0 is the fitted curve itself.
 
-slope: (1 + size) times the curve, which then falls as B^-(1 + size) at small batch sizes. plateau: ln S rises by size
-times ln B, starting at four critical batch sizes. knee: e^size times as sharp towards perfect scaling as on the other
-side. The line along which all alternatives start meets the plateau at B*.
+slope: ln (S / S_min) is multiplied by (1 + size), so steps fall as B^-(1 + size) at small batch sizes. plateau: ln S
+rises by size times ln B beyond four critical batch sizes. knee: the knee is e^size times as sharp on the
+perfect-scaling side as on the plateau side. In all cases, the line at small batch sizes meets the plateau at B*.
 """
 
 from typing import Literal, NamedTuple
@@ -24,13 +24,13 @@ DIFFERENCE = 1e-4
 
 
 class Bent(NamedTuple):
-    """The best alternative curve for each of d data sets.
+    """The best-fitting alternative curve for each of d data sets.
 
     Attributes:
       ln_critical, size: float64[d], parameters of the curve.
       misfit: float64[d], weighted residual sum of squares including the prior.
-      squares: float64[d], the same sum without the prior.
-      spread: float64[d, 2], standard deviations of ln_critical and size if residuals have variance 1.
+      squares: float64[d], the same sum, but without the prior.
+      spread: float64[d, 2], standard deviations of ln_critical and size for residuals with variance 1.
       sharpness: float64[d].
     """
 
@@ -56,7 +56,7 @@ def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
 
 
 def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
-    """Joins two half-knees with sharpnesses ``plateau`` and ``perfect``, with equal slopes at the joint."""
+    """Joins two half-knees with the sharpnesses ``plateau`` and ``perfect``. Their slopes are equal at the joint."""
     share = perfect / (plateau + perfect)  # fraction of the turn on the plateau side
     # Moves the turn so that the halves meet and their asymptotes still meet at B*.
     mean = 2 * OCTAVE * ((1 - share) / perfect - share / plateau)
@@ -75,8 +75,8 @@ def fit(
       bend: the additional parameter.
       ln_batch: [n].
       ln_steps, weights: [d, n], data and weights. Weights have mean 1.
-      start: [d, 2], ln B* and ln a to start from.
-      noise: [d], residual variance, which weights the prior.
+      start: [d, 2], initial values of ln B* and ln a.
+      noise: [d], residual variance, which sets the weight of the prior.
     """
     free = 2 if bend == "straight" else 3
     at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
@@ -113,7 +113,7 @@ def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, sta
 def _rest(
     bend: Bend, at: np.ndarray, ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, noise: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the residuals [d, n] around the best height, and the misfit [d]."""
+    """Returns the residuals [d, n] from curves at their best height, and the misfits [d]."""
     rest = ln_steps - curve(bend, at, ln_batch)
     rest -= (weights * rest).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
     return rest, (weights * rest**2).sum(axis=1) + noise * at[:, 1] ** 2

@@ -1,9 +1,9 @@
-"""Shapes: tests the fitted shape against alternatives that would invalidate the fit.
+"""Shapes: tests the fitted shape against alternative shapes that would invalidate the fit.
 
-The noise comes from the trials: the best of a third of the trials scatters less around the curve than the best of all,
-and its jackknife variance gives an absolute scale. Without trials, the noise comes from the residuals. With the levels
-below, fewer than 5 % of curves with the fitted shape fail any check. docs/statistics/experiments.md lists the
-alternatives.
+The noise is estimated from the trials. The best of a third of the trials scatters less around the curve than the best
+of all trials, and its jackknife variance gives an absolute scale. If the trials are unknown, the noise is estimated
+from the residuals. At the significance levels below, fewer than 5 % of curves with the fitted shape fail any check.
+docs/statistics/experiments.md lists the alternatives.
 """
 
 from typing import Literal, NamedTuple
@@ -39,12 +39,12 @@ class Check(NamedTuple):
 
 
 class TrialEvidence(NamedTuple):
-    """Evidence from all k trials at each of n batch sizes, not only the best, for d data sets.
+    """Evidence from all k trials, rather than only the best, at each of n batch sizes, for d data sets.
 
     Attributes:
       third, half: float64[d, n], expected ln steps of the best of a third and of half of the trials.
       variance: float64[d], variance of ln steps for the best of half, averaged over batch sizes, or NaN if unknown.
-      near: int[d, n], number of trials that took at most twice the steps of the best.
+      near: int[d, n], number of trials that needed at most twice the steps of the best.
       trials: number of trials k.
     """
 
@@ -60,9 +60,9 @@ class ShapeChecks(NamedTuple):
 
     Attributes:
       checks: slope, plateau, knee and search, in this order.
-      ln_low: smallest of the 95 % lower bounds of ln B* from the curve and from the ``BENDS`` that can be judged. A
-        positive ``shift`` lowers the curve's bound.
-      shift: octaves from the critical batch size for all trials to the one for half of the trials, or NaN if unknown.
+      ln_low: smallest of the 95 % lower bounds on ln B* from the curve and from the ``BENDS`` that can be judged. A
+        positive ``shift`` lowers the bound from the curve.
+      shift: octaves by which the critical batch size changes if only half of the trials are used, or NaN if unknown.
     """
 
     checks: tuple[Check, ...]
@@ -76,7 +76,7 @@ class ShapeChecks(NamedTuple):
 
 
 def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
-    """Returns, for each side of the knee (below, above), whether there are enough batch sizes to judge the shape."""
+    """Returns whether there are enough batch sizes to judge the shape on each side of the knee (below, above)."""
     ln_below_knee = ln_best - ln_batch
     enough = [
         np.sum(beside > 0) >= BESIDE_KNEE and beside.max() > ROOM * OCTAVE for beside in (ln_below_knee, -ln_below_knee)
@@ -85,7 +85,7 @@ def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
 
 
 def _judgeable_bends(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
-    """Returns whether each of ``BENDS`` can be judged."""
+    """Returns, for each of ``BENDS``, whether it can be judged."""
     below, above = sides(ln_best, ln_batch)
     return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
 
@@ -131,7 +131,7 @@ def check(
 
 
 class _FittedBend(NamedTuple):
-    """An alternative for d data sets: curve, standard errors [d, 2] of ln B* and size, t and degrees of freedom [d]."""
+    """An alternative fit to d data sets: curve, standard errors [d, 2] of ln B* and size, t, degrees of freedom."""
 
     bent: Bent
     errors: np.ndarray
@@ -142,7 +142,7 @@ class _FittedBend(NamedTuple):
 def _bent(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, variance: np.ndarray
 ) -> dict[Bend, _FittedBend]:
-    """Fits all alternatives to d data sets. ``variance`` [d] is the variance of ln steps, or 0 to use the residuals."""
+    """Fits all alternatives to d data sets. ``variance`` [d] is that of ln steps. If it is 0, residuals are used."""
     n, least = len(ln_batch), NEGLIGIBLE**2
     # Noise from the trials if known, and otherwise from the residuals.
     residual = shape_alternatives.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
@@ -164,7 +164,7 @@ def _bent(
 def _bend_checks(
     bend: Bend, fitted: _FittedBend, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray
 ) -> list[Check]:
-    """Checks that an alternative has size 0, for d data sets. ``can_judge`` [d] marks data sets that can be judged."""
+    """Checks that an alternative has size 0. ``can_judge`` [d] marks those of the d data sets that can be judged."""
     below, above = LEVELS[bend]
     doubted = fitted.t < -stdtrit(fitted.freedom, 1 - below)
     doubted |= fitted.t > stdtrit(fitted.freedom, 1 - above)
@@ -200,7 +200,7 @@ def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
 def _searches(
     ln_batch: np.ndarray, ln_best: np.ndarray, ends: np.ndarray, start: np.ndarray, evidence: TrialEvidence | None
 ) -> list[tuple[Check, float]]:
-    """Checks that a search is equally hard at every batch size, for d data sets, and adds the ``ShapeChecks`` shift."""
+    """Checks that searches are equally hard at every batch size, for d data sets. Also returns the shifts."""
     if evidence is None:
         return [(Check("search", "no half of the trials to compare", "cannot tell"), float("nan"))] * len(ln_best)
     alike = np.ones_like(evidence.half)

@@ -30,7 +30,7 @@ DENSE = 21  # the 10 octaves of 11 batch sizes in steps of half an octave
 
 
 class Noise(NamedTuple):
-    """A search: at distance d from the optimum, a trial needs exp(steepness d^2 + spread z) times the fewest steps."""
+    """A search. At distance d from the optimum, trials need exp(steepness d^2 + spread z) times the fewest steps."""
 
     steepness: float
     spread: float
@@ -63,9 +63,9 @@ class Beyond(NamedTuple):
     """A curve or a search that violates an assumption of the fit.
 
     Attributes:
-      breaks: the check that must report it.
+      breaks: the check that must detect the violation.
       curve: function that returns ln S / S_min at ln(B*/B).
-      harder: ratio of the steepness at the largest batch size to the steepness at the smallest.
+      harder: ratio of the steepness at the largest batch size to that at the smallest.
     """
 
     breaks: str
@@ -82,12 +82,12 @@ def _sum(ln_below_knee: np.ndarray, knees: Sequence[tuple[float, float, float]])
 
 
 def _tilted(ln_below_knee: np.ndarray, per_octave: float) -> np.ndarray:
-    """Returns a hyperbola with steps that change by a factor per octave, starting at four critical batch sizes."""
+    """Returns a hyperbola whose steps change by a factor per octave beyond four critical batch sizes."""
     return _hyperbola(ln_below_knee) + np.log(per_octave) / OCTAVE * np.maximum(-ln_below_knee - 2 * OCTAVE, 0)
 
 
 def _two_rates(ln_below_knee: np.ndarray, plateau: float, perfect: float) -> np.ndarray:
-    """Returns a knee that approaches its plateau as (B*/B)^plateau, and perfect scaling as (B/B*)^perfect."""
+    """Returns a knee that approaches the plateau like (B*/B)^plateau and perfect scaling like (B/B*)^perfect."""
     moved = ln_below_knee + 1 / perfect - 1 / plateau
     flat = perfect / plateau / (plateau + perfect) * np.exp(plateau * np.minimum(moved, 0))
     steep = plateau / perfect / (plateau + perfect) * np.exp(-perfect * np.maximum(moved, 0))
@@ -122,7 +122,7 @@ HARD_TO_ANSWER = {
 
 
 class Scenario(NamedTuple):
-    """A simulated case: keys of the tables above."""
+    """A simulated case, given by keys of the tables above."""
 
     knee: str
     shape: str
@@ -142,8 +142,9 @@ class Searches(NamedTuple):
 
     Attributes:
       critical: float64[d], true critical batch sizes, infinite or 0 without a knee.
-      ln_least: float64[d, n], ln of the fewest steps, the true curve.
-      low, high: float64[d, n, k], the steps to target of trials lie in (low, high], or NaN if not reached.
+      ln_least: float64[d, n], the true curve: ln of the fewest steps.
+      low, high: float64[d, n, k], bounds on the steps to target of trials, which lie in (low, high]. NaN if not
+        reached.
       ln_rerun: float64[d, n, k], median ln steps of each trial over seeds.
     """
 
@@ -155,7 +156,7 @@ class Searches(NamedTuple):
 
 
 def scenarios() -> list[Scenario]:
-    """Returns all scenarios, with a single shape if there is no knee. Scenarios in ``BEYOND`` come last."""
+    """Returns all scenarios. Scenarios without a knee have only one shape, and those in ``BEYOND`` come last."""
     knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
     own = itertools.product(knees, _STANDARD, NOISES, GRIDS)
     shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, _STANDARD, NOISES)
@@ -167,10 +168,10 @@ def scenarios() -> list[Scenario]:
 
 
 def draw(scenario: Scenario, datasets: int, rng: np.random.Generator, times: int = 1) -> Searches:
-    """Simulates trial-level data of a scenario, with its number of trials multiplied by ``times``.
+    """Simulates the trials of a scenario, with its number of trials multiplied by ``times``.
 
     Search points are uniform on a square, and the optimum drifts across it with batch size. If all trials would miss
-    the target, as can happen in a harder search, the luckiest trial reaches it.
+    the target, which can happen in hard searches, the trial with the fewest steps reaches it.
     """
     ln_batch = np.log(scenario.batch_size)
     n = len(ln_batch)
@@ -223,7 +224,7 @@ def _curve(scenario: Scenario, ln_below_knee: np.ndarray, ln_batch: np.ndarray) 
 
 
 def _evaluated(steps: np.ndarray, grid: str, plateau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the evaluations before and after ``steps``. NaN is kept."""
+    """Returns the evaluations before and after ``steps``. NaN values stay NaN."""
     if grid == GRIDS[0]:
         at = np.concatenate([[0], evaluation_steps(_LONGEST, _RATIO), [np.nan]])
         after = np.searchsorted(at[:-1], np.where(np.isnan(steps), _LONGEST * 2, steps))

@@ -1,4 +1,4 @@
-"""Simulated costs of an interval of one octave: either following `suggest`, or with more trials on the full grid."""
+"""Simulates the cost of an interval of one octave, by following `suggest` or by adding trials on the full grid."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -33,11 +33,11 @@ def scenarios() -> list[Scenario]:
 
 
 def run(datasets: int, seed: int, report: Report, wanted: Sequence[Scenario] = ()) -> pd.DataFrame:
-    """Simulates ``datasets`` curves per scenario. Returns a row of ``COLUMNS`` for each curve.
+    """Simulates ``datasets`` curves per scenario. Returns one row of ``COLUMNS`` for each curve.
 
     Args:
       datasets: number of data sets per scenario.
-      seed: seed of the simulation. The data of a scenario do not depend on other scenarios.
+      seed: seed of the simulation. The data of a scenario do not depend on which other scenarios are run.
       report: called with progress lines.
       wanted: scenarios to run, or empty for all.
     """
@@ -52,7 +52,7 @@ def run(datasets: int, seed: int, report: Report, wanted: Sequence[Scenario] = (
 
 
 class Search:
-    """The trials of one data set at n batch sizes, which are run part by part."""
+    """The trials of one data set at n batch sizes, which are revealed part by part."""
 
     def __init__(self, batch_size: np.ndarray, drawn: simulation.Searches):
         self.batch_size = batch_size
@@ -63,12 +63,12 @@ class Search:
         self.ln_truth = float(extents.pays_up_to(np.log(batch_size[GRID]), ln_least[None, GRID])[0])
 
     def cost(self, counts: Mapping[int, float]) -> float:
-        """Returns the examples of some trials by batch size, as a multiple of ``TRIALS`` at each size of the grid."""
+        """Returns the examples used by trials, as a multiple of those used by ``TRIALS`` at each size of the grid."""
         spent = sum(count * self.examples[i] for i, count in counts.items())
         return float(spent / (TRIALS * self.examples[GRID].sum()))
 
     def data(self, counts: Mapping[int, int]) -> Data:
-        """Returns the points from the first trials at some batch sizes, given by index."""
+        """Returns the points computed from the first trials at the given batch sizes (by index)."""
         rows = sorted(counts)
         low, high = (np.fmin.reduce(each[rows, :TRIALS], axis=1) for each in (self._low, self._high))
         every = [self._steps[i, : counts[i]] for i in rows]
@@ -78,7 +78,7 @@ class Search:
 
 
 def row(search: Search) -> dict[str, object]:
-    """Returns the cost of both ways until the interval has ``WANTED`` octaves, infinite beyond ``MOST`` grids."""
+    """Returns the cost of an interval of ``WANTED`` octaves in both ways, infinite beyond ``MOST`` grids."""
     grid = _full_grid(search)
     cost, followed, data = _followed(search)
     pays = suggestions.pays_up_to(data)
@@ -101,7 +101,7 @@ def _full_grid(search: Search) -> float:
 
 
 def _followed(search: Search) -> tuple[float, int, Data]:
-    """Follows suggestions until the interval is narrow. Returns the cost, their number and the last data."""
+    """Follows suggestions until the interval is narrow. Returns the cost, the number of suggestions and the data."""
     counts = dict.fromkeys(START, TRIALS)
     followed = 0
     while True:
@@ -129,7 +129,7 @@ def _index(size: float, batch_size: np.ndarray) -> int | None:
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
-    """Formats the costs as text: by luck, by shape, and for all data sets, with the aims."""
+    """Formats the costs as text, by noise level, by shape, and for all data sets, with the aims."""
     per_scenario = int(table.groupby(["shape", "luck"]).size().max())
     ratios = _ratios(table)
     middle, upper = np.quantile(ratios, [0.5, 0.9], method="higher")
@@ -149,7 +149,7 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 
 
 def _ratios(rows: pd.DataFrame) -> np.ndarray:
-    """Returns the ratios for data sets that either way narrowed enough, infinite if only the full grid did."""
+    """Returns the cost ratios of data sets that either way narrowed enough, infinite if only the full grid did."""
     return rows["ratio"].dropna().to_numpy()
 
 

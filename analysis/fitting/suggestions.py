@@ -1,9 +1,9 @@
-"""Suggestions: the additional runs that are expected to narrow *pays up to* most for their cost.
+"""Suggestions: the additional runs that are expected to narrow *pays up to* most per unit of cost.
 
 A candidate is a new batch size, or twice the number of trials at an existing one. Its data are simulated from the
-current fit: for a new batch size from three of the prior curves that fit, and for additional trials from the average
-curve. The fit with these data gives the expected width. Trials added at one batch size need not be added at the others,
-because every point remains the expected best of the same number of trials.
+current fit. A new batch size uses three of the prior curves that fit, and additional trials use the mean curve. A fit
+that includes the simulated data gives the expected width. Trials can be added at a single batch size, because every
+point remains the expected best of the same number of trials.
 """
 
 import itertools
@@ -33,8 +33,8 @@ class Width(NamedTuple):
     """The uncertainty of *pays up to*.
 
     Attributes:
-      octaves: width of the interval, with ``OPEN`` for an open end.
-      deviation: standard deviation in ln B, which also changes if an end stays open.
+      octaves: width of the interval in octaves, or ``OPEN`` if an end is open.
+      deviation: standard deviation in ln B, which can decrease even if an end stays open.
     """
 
     octaves: float
@@ -45,10 +45,10 @@ class Suggestion(NamedTuple):
     """A suggestion of additional trials.
 
     Attributes:
-      kind: one of ``KINDS``: a new batch size, more trials at an existing one, or repeats at all of them.
+      kind: one of ``KINDS``: a new batch size, more trials at an existing batch size, or repeats at all batch sizes.
       batch_size: batch size in the curve's unit, or NaN for repeats.
       trials: number of additional trials.
-      width: expected width of *pays up to*.
+      width: expected width of the interval of *pays up to*.
       cost: expected cost of the trials, in the unit of ``Cost``.
     """
 
@@ -70,18 +70,17 @@ def suggest(
     more_trials: bool = True,
     repeats: int = 0,
 ) -> list[Suggestion]:
-    """Returns suggestions that narrow *pays up to*: first those that divide a gap, then the one that narrows most per
-    cost.
+    """Returns suggestions that narrow *pays up to*: first those that split a gap, then the most cost-effective.
 
     Args:
       data: the current points.
       counts: [n], number of trials at each batch size.
-      some: number of trials behind the expected best at each point.
+      some: number of trials k for the expected best at each point.
       cost: the cost of a trial.
       sizes: new batch sizes to consider (see ``new_sizes``).
       gain: required speed-up per doubling, as a fraction.
-      more_trials: whether trials can be added to a batch size. Pruned curves have no expected best.
-      repeats: number of repeats of the best trial to consider at every batch size.
+      more_trials: whether trials can be added at a batch size. This is not possible for pruned curves.
+      repeats: number of repeats of the best trial to consider, at every batch size.
     """
     now = width(data, gain)
     found = []
@@ -110,10 +109,10 @@ def suggest(
 
 
 def gaps(data: Data, gain: float = GAIN) -> list[tuple[float, float]]:
-    """Returns neighbouring batch sizes that are more than an octave apart and that the answer depends on.
+    """Returns the neighbouring batch sizes that are more than an octave apart and affect the answer.
 
-    Steps to target are interpolated between batch sizes, which is wrong at a knee within a wide gap. The answer depends
-    on the batch sizes in its interval and on batch sizes half as large.
+    Steps to target are interpolated between batch sizes, which is wrong if a wide gap contains a knee. The answer
+    depends on the batch sizes in its interval and on those half as large.
     """
     pays = pays_up_to(data, gain)
     start = -np.inf if np.isnan(pays.low) else pays.low / 2
@@ -151,7 +150,7 @@ def width(data: Data, gain: float) -> Width:
 
 
 def octaves(one: Extent) -> float:
-    """Returns the width of an interval in octaves, ``OPEN`` if an end is open."""
+    """Returns the width of an interval in octaves, or ``OPEN`` if an end is open."""
     return float(np.log(one.high / one.low) / OCTAVE) if one.verdict == "identified" else OPEN
 
 
@@ -160,7 +159,7 @@ def _prior(data: Data) -> curve_prior.PriorCurves:
 
 
 def _at_new_size(data: Data, size: float, gain: float) -> tuple[Width, float]:
-    """Returns the expected width with one more batch size, and the expected steps at that size."""
+    """Returns the expected width after adding a batch size, and the expected steps at that size."""
     half = float(np.median(np.log(data.high / data.low))) / 2
     grown, i = _inserted(data, size)
     prior = _prior(grown)
@@ -180,7 +179,7 @@ def _at_new_size(data: Data, size: float, gain: float) -> tuple[Width, float]:
 
 
 def _with_trials(data: Data, i: int, multiple: float, steps: float, gain: float) -> Width:
-    """Returns the expected width with ``multiple`` times ``some`` trials at a batch size, given its steps."""
+    """Returns the expected width if a batch size, with these steps, had ``multiple`` times ``some`` trials."""
     share = float(narrowing.shares(np.array(multiple)))
     shrunk = np.sqrt(share / data.share[i])
     low, high = (steps * np.exp(shrunk * np.log(end[i] / steps)) for end in (data.low, data.high))
@@ -188,7 +187,7 @@ def _with_trials(data: Data, i: int, multiple: float, steps: float, gain: float)
 
 
 def _inserted(data: Data, size: float) -> tuple[Data, int]:
-    """Returns the data with one more batch size, which has 1 step, and its index."""
+    """Returns the data with an additional batch size, whose steps are set to 1, and its index."""
     i = int(np.searchsorted(data.batch_size, size))
     variance = None if data.variance is None else np.insert(data.variance, i, np.nan)
     low, high, share = (np.insert(own, i, 1.0) for own in (data.low, data.high, data.share))
@@ -196,7 +195,7 @@ def _inserted(data: Data, size: float) -> tuple[Data, int]:
 
 
 def _replaced(data: Data, i: int, low: float, high: float, share: float) -> Data:
-    """Returns the data with another point at index i."""
+    """Returns the data with the point at index i replaced."""
     new = np.stack([data.low, data.high, data.share])
     new[:, i] = low, high, share
     return data._replace(low=new[0], high=new[1], share=new[2])

@@ -23,7 +23,7 @@ FAILED = {
 
 
 class Statement(NamedTuple):
-    """The statement about a curve.
+    """The verdict on a curve, with its interval.
 
     Attributes:
       verdict: identified, at_least, at_most or not_identified.
@@ -37,9 +37,9 @@ class Statement(NamedTuple):
 
 
 def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """Returns the error due to the fitted shape at both ends of an interval, ``widths`` [2] away from its best value.
+    """Returns the error due to the fitted shape at both ends of an interval, given their distances ``widths`` [2].
 
-    Both errors are logarithms of ratios, and 0 at an open end.
+    Errors are logarithms of ratios. They are 0 at open ends.
     """
     times = TIMES_IF_CHECKED if all(shapes.sides(ln_best, ln_batch)) else TIMES_IF_UNCHECKED
     return np.where(np.isfinite(widths), np.minimum(OCTAVES * OCTAVE, times * widths), 0)
@@ -48,15 +48,15 @@ def model_error(ln_best: float, widths: np.ndarray, ln_batch: np.ndarray) -> np.
 def decide(
     data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool, shape: ShapeChecks
 ) -> Statement:
-    """Selects the statement that an interval of ln B* and the shape checks support.
+    """Selects the verdict that is supported by an interval of ln B* and by the shape checks.
 
-    If a shape check fails, no interval is reported, only a lower bound that also holds for the alternative curves.
+    If a shape check fails, only a lower bound is reported, which also holds for the alternative curves.
 
     Args:
       data_ends: [2], ends without model error, which determine the verdict.
-      ends: [2], ends of the reported interval, which includes the model error.
+      ends: [2], ends of the reported interval, which include the model error.
       ln_batch: [n], sorted.
-      plateau_seen: whether evaluations were close enough together to see a plateau.
+      plateau_seen: whether evaluations were frequent enough to detect a plateau.
       shape: checks of the curve's shape.
     """
     claim = _of_interval(data_ends, ends, ln_batch, plateau_seen)

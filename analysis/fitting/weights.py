@@ -1,4 +1,4 @@
-"""Weights of batch sizes in a fit. Weights are smaller if evaluations are far apart relative to the luck of trials."""
+"""Weights of batch sizes in a fit. Weights are smaller if evaluations are far apart relative to selection noise."""
 
 import numpy as np
 from scipy.special import gammaln
@@ -8,10 +8,11 @@ def relative_weights(low: np.ndarray, high: np.ndarray, trial_steps: np.ndarray)
     """Returns weights with mean 1, proportional to 1 / (v + (ln width)^2 / 12).
 
     The width is the ratio of the ends of the evaluation interval, and v is the mean of ``minimum_variance`` over batch
-    sizes. If v cannot be estimated (one trial each, or only one that reached the target), all weights are equal.
+    sizes. If v cannot be estimated (only one trial per batch size, or only one that reached the target), all weights
+    are equal.
 
     Args:
-      low, high: float64[..., n], the answers' intervals in steps, low > 0.
+      low, high: float64[..., n], ends of the answers' intervals in steps, low > 0.
       trial_steps: float64[..., n, k], steps to target of the k trials at each batch size, infinite if not reached.
 
     Returns:
@@ -32,7 +33,7 @@ def minimum_variance(trial_steps: np.ndarray, some: int | None = None) -> np.nda
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
-      some: number of trials, below k, over which to take the minimum. The default is half.
+      some: number of trials (less than k) over which to take the minimum. The default is half.
 
     Returns:
       float64[..., n], or NaN if fewer than two trials reached the target.
@@ -44,11 +45,11 @@ def minimum_variance(trial_steps: np.ndarray, some: int | None = None) -> np.nda
 
 
 def without_each(trial_steps: np.ndarray, some: int | None = None) -> np.ndarray:
-    """Returns the expected ln minimum over k/2 of the trials, leaving out each of the k trials in turn.
+    """Returns the expected ln minimum over k/2 trials, leaving out each of the k trials in turn.
 
     The expectation over all subsets of k/2 trials, or of ``some``, is a weighted sum of order statistics with
-    closed-form weights. A trial that never reached the target has no steps, so the expectation covers only subsets
-    whose best trial did: the weights are renormalised over the trials that reached the target.
+    closed-form weights. Trials that never reached the target have no steps. The expectation therefore covers only
+    subsets whose best trial reached the target: the weights are renormalised over trials that did.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached.
@@ -75,7 +76,7 @@ def without_each(trial_steps: np.ndarray, some: int | None = None) -> np.ndarray
 
 
 def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
-    """Returns the expected ln minimum over ``some`` of k trials, given that the best one reached the target.
+    """Returns the expected ln minimum over ``some`` of the k trials, given that the best one reached the target.
 
     Args:
       trial_steps: float64[..., n, k], steps to target, infinite if not reached. At least one trial reached it at each
@@ -93,10 +94,10 @@ def best_of_some(trial_steps: np.ndarray, some: int) -> np.ndarray:
 
 
 def evaluations_share(trial_steps: np.ndarray, some: int) -> float:
-    """Returns the fraction of one evaluation interval's variance that remains in the expected best of ``some`` trials.
+    """Returns the fraction of an evaluation interval's variance that remains in the expected best of ``some`` trials.
 
-    Trials that reached their target between the same two evaluations share the error of that interval. Others do not.
-    The fraction is 1 if all trials share it.
+    Trials that reached the target between the same two evaluations share the error of that interval. Other trials do
+    not. The fraction is 1 if all trials share the error.
 
     Args:
       trial_steps: float64[k], steps to target, infinite if not reached. At least one trial reached it.
@@ -109,7 +110,7 @@ def evaluations_share(trial_steps: np.ndarray, some: int) -> float:
 
 
 def _first_of_subset(k: int, size: int) -> np.ndarray:
-    """Returns each rank's probability of being the best of a random ``size`` out of ``k`` trials: float64[k], sum 1."""
+    """Returns the probability that each rank is the best of ``size`` trials drawn from ``k``: float64[k], sum 1."""
     rank = np.arange(1, k + 1)
     possible = k - rank >= size - 1
     worse = np.where(possible, k - rank, size - 1)  # trials left to fill the subset

@@ -1,1 +1,1 @@
-"""How far more devices pay off: time to target and device-hours against the number of devices."""
+"""Computes how far adding devices pays off: time to target and device-hours against the number of devices."""

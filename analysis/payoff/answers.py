@@ -1,4 +1,4 @@
-"""Answers: how far more devices pay off, for each device and each curve in a store, a file of points or a paper."""
+"""Answers: how far adding devices pays off, for each kind of device and each curve in a store, a file or a paper."""
 
 import collections
 import time
@@ -57,13 +57,13 @@ Times = StepTimes | KnownTimes
 
 
 class Subject(NamedTuple):
-    """A curve or a factorization whose pay-off is requested.
+    """A curve or a factorization to be analyzed for pay-off.
 
     Attributes:
-      names: columns that identify the subject in tables.
+      names: values of the columns that identify the subject in tables.
       title: name in pictures.
-      steps: the fit of steps to target over batch size with its points, or the epochs of a factorization.
-      notes: remarks for the user.
+      steps: the fit of steps to target against batch size, with its points, or the epochs of a factorization.
+      notes: notes for the user.
       times: measured seconds per step, or published runs.
     """
 
@@ -75,7 +75,7 @@ class Subject(NamedTuple):
 
     @property
     def verdict(self) -> text.Verdict:
-        """The verdict of the curve. The epochs of a factorization are exact."""
+        """The verdict on the curve. A factorization's epochs are exact, so they count as identified."""
         return self.steps.verdict if isinstance(self.steps, PointsFit) else "identified"
 
 
@@ -86,11 +86,11 @@ class Answer(NamedTuple):
       subject: the curve or factorization.
       device_kind: device kind, or empty if no device was timed.
       gain: required speed-up per doubling, as a fraction.
-      pays, efficient: batch sizes up to which doubling batch and devices together pays off, and up to which a batch is
-        efficient, for any shape of the curve.
-      measured, predicted, published: time to target with seconds per step of this origin, or None.
-      predicted_by: source of the prediction.
-      notes: remarks for the user.
+      pays, efficient: batch sizes up to which doubling both the batch and the devices pays off, and up to which batches
+        are efficient, for any shape of the curve.
+      measured, predicted, published: time to target based on seconds per step from this source, or None.
+      predicted_by: source of the predicted seconds per step.
+      notes: notes for the user.
     """
 
     subject: Subject
@@ -111,7 +111,7 @@ class Answer(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Whether there is an answer in devices, of any origin."""
+        """Whether there is an answer in numbers of devices, from any source of step times."""
         return any(self.of(basis) for basis in BASES)
 
 
@@ -119,7 +119,7 @@ class Answer(NamedTuple):
 def of_store(
     folder: Folder, request: TargetRequest = None, where: Sequence[str] = (), report: Report | None = None
 ) -> list[Subject]:
-    """Returns a store's curves, both selected and confirmed, and its factorizations over cores.
+    """Returns the selected and confirmed curves in a store, and its factorizations over cores.
 
     Args:
       folder: folder of the store.
@@ -129,7 +129,7 @@ def of_store(
       report: called with progress lines.
 
     Raises:
-      BadInput: there is no store, or it has no study whose pay-off could be computed.
+      BadInput: there is no store, or the pay-off cannot be computed for any of its studies.
     """
     began = time.monotonic()
     drawn = kind_views.drawn(store.catalogue(folder))
@@ -143,7 +143,7 @@ def of_store(
 
 
 def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
-    """Returns every fit of these curves, with the seconds per step measured by their runs."""
+    """Returns every fit of these curves, with the seconds per step that were measured in their runs."""
     subjects = []
     for one in fitted:
         times = tuple(step_times.of_commits(one.curve.workload.commits))
@@ -156,7 +156,7 @@ def of_curves(fitted: Sequence[CurveFits]) -> list[Subject]:
 
 
 def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
-    """Returns factorizations up to their last epoch, by number of real cores."""
+    """Returns factorizations by number of real cores. Their target is the last epoch."""
     subjects = []
     formats = {curve.representative.study.table_dtype for curve in core_curves}
     for curve in core_curves:
@@ -199,9 +199,9 @@ def of_paper(source: str, report: Report | None = None) -> list[Subject]:
 
 
 def gpt3_rows() -> pd.DataFrame:
-    """Returns the published runs of GPT-3 175B as rows whose steps are known, in the format of ``time_files.read``.
+    """Returns the published runs of GPT-3 175B as rows with given steps, in the format of ``time_files.read``.
 
-    The first block of a run consists of its seconds before the first step, plus a median block.
+    The first block of a run is split into the seconds before the first step and a block of median length.
     """
     runs = published_numbers.gpt3_runs()
     block = runs["steps_between_evaluations"]
@@ -218,7 +218,7 @@ def gpt3_rows() -> pd.DataFrame:
 
 
 def of_gpt3() -> Subject:
-    """Returns GPT-3 175B, as published by Google in MLPerf Training, on three kinds of TPUs."""
+    """Returns GPT-3 175B on three kinds of TPUs, as published by Google in MLPerf Training."""
     runs, rows = published_numbers.gpt3_runs(), gpt3_rows()
     (examples,) = set(runs["start_step"] * runs["batch_size"])
     initial = runs["init_seconds"] / 60
@@ -229,11 +229,11 @@ def of_gpt3() -> Subject:
 
 
 def of_runs(file: Path, basis: Basis) -> list[Subject]:
-    """Returns the workloads in a file of runs whose steps are known, with a curve if there are enough batch sizes.
+    """Returns the workloads in a file of runs with given steps, each with a curve if there are enough batch sizes.
 
     Args:
       file: path of the file, as read by ``time_files.read``.
-      basis: basis of the rows.
+      basis: basis of the rows, measured or published.
 
     Raises:
       BadInput: the file is invalid, or has no column steps.
@@ -250,7 +250,7 @@ def of_runs(file: Path, basis: Basis) -> list[Subject]:
 
 
 def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
-    """Returns the subject of runs whose steps are known, with a curve over batch size if rows have a batch size."""
+    """Returns the subject for runs with given steps. It has a curve over batch size if the rows have batch sizes."""
     with_batch = rows[rows["batch_size"].notna()]
     steps = known_runs.curve(with_batch) if len(with_batch) else float(rows["steps"].median())
     times = tuple(_given_times(rows, steps, by, notes))
@@ -258,7 +258,7 @@ def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> S
 
 
 def _given_times(rows: pd.DataFrame, steps: PointsFit | float, by: str, notes: Strings = ()) -> list[KnownTimes]:
-    """Returns the times of runs whose steps are known. Notes the critical batch size from their curve ``steps``."""
+    """Returns the times of runs with given steps. Adds a note on the critical batch size of their curve ``steps``."""
     if isinstance(steps, PointsFit):
         notes = tuple(filter(None, (*notes, known_runs.critical(rows, steps))))
     return known_runs.of_rows(rows, by, notes)
@@ -286,20 +286,20 @@ def answers(
     choosable: bool = False,
     report: Report | None = None,
 ) -> list[Answer]:
-    """Returns the pay-off of each subject on each device kind with times.
+    """Returns the pay-off of each subject on each device kind for which there are times.
 
     Args:
       subjects: curves and factorizations.
       gain: required speed-up per doubling, as a fraction in (0, 1).
-      measured: file of measured step times, which replace the times in the store.
-      predicted: file of predicted step times, which replace the predictions without communication.
-      published: file of published step times, which replace the times in the paper.
+      measured: file of measured step times, used instead of the times in the store.
+      predicted: file of predicted step times, used instead of the predictions without communication.
+      published: file of published step times, used instead of the times in the paper.
       assume_nothing: whether ``pays`` and ``efficient`` allow every convex curve (see ``fits.extents_of``).
-      choosable: whether a user can select subjects with --where. If so, errors mention the option.
+      choosable: whether a user can select subjects with --where. If so, error messages mention this option.
       report: called with progress lines.
 
     Raises:
-      BadInput: a file is invalid, or does not identify one of several workloads.
+      BadInput: a file is invalid, or does not specify which of several workloads it belongs to.
     """
     files = {MEASURED: measured, PREDICTED: predicted, PUBLISHED: published}
     given = {
@@ -326,7 +326,7 @@ def _without_communication(times: Sequence[Times]) -> list[StepTimes]:
 
 
 def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, choosable: bool) -> list[list[Times]]:
-    """Returns the times of every subject: rows with its name, and with a batch size unless it is a factorization."""
+    """Returns the times of each subject: rows with its name and, unless it is a factorization, a batch size."""
     named = [name for name in NAMES if name in rows]
     workloads = {tuple(one.names.get(name) for name in NAMES[:2]) for one in subjects}
     if not named and len(workloads) > 1:
@@ -352,7 +352,7 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, 
 
 
 def _unmatched(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], basis: str) -> BadInput:
-    """Returns the error for a row, counting from 0, that does not belong to any subject."""
+    """Returns the error for a row that does not belong to any subject. Rows are counted from 0."""
     names = {name: str(rows[name][row]) for name in NAMES if name in rows}
     if not any(all(str(one.names.get(name)) == value for name, value in names.items()) for one in subjects):
         why = f"is of no curve ({', '.join(names.values())}). Name data set and model as the table does."
@@ -396,7 +396,7 @@ def _answer(one: Subject, kind: str, gain: float, extents: Extents, times: Seque
 
 
 def _notes(one: Subject, times: Times, pay_off: PayOff | None, *, as_share: bool) -> list[str]:
-    """Returns notes on the answer from ``times``. See ``_beyond`` for ``as_share``."""
+    """Returns notes on the answer computed from ``times``. See ``_beyond`` for ``as_share``."""
     fit = one.steps.fit if isinstance(one.steps, PointsFit) else None
     if pay_off is None:
         answerable = fit or not isinstance(one.steps, PointsFit)
@@ -413,7 +413,7 @@ def _notes(one: Subject, times: Times, pay_off: PayOff | None, *, as_share: bool
 
 
 def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
-    """Returns notes on open ends of the extents."""
+    """Returns notes on extents with an open end."""
     notes = []
     for name, one in zip(("pays", "efficient"), extents, strict=True):
         if np.isnan(one.high):
@@ -428,7 +428,7 @@ def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
 
 
 def _open_ends(verdict: text.Verdict, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
-    """Returns notes on ends that the curve would allow but that the ascending ``numbers`` [k] do not reach."""
+    """Returns notes on interval ends inside the curve but outside the ascending ``numbers`` [k] that were timed."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [
         f"{what}: the interval of the last doubling reaches the {which} value in the data, {end:,.10g}"
@@ -438,7 +438,7 @@ def _open_ends(verdict: text.Verdict, last: LastDoubling, what: str, numbers: np
 
 
 def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
-    """Returns notes on doublings beyond the judged ``numbers`` of ``devices``."""
+    """Returns notes on doublings that were not judged, beyond ``numbers`` of ``devices``."""
     if len(devices) == 1:
         return [f"{basis} only on {devices[0]:,.0f} device{_s(devices[0])}, so no doubling was observed"]
     last, further = numbers[-1], devices[devices > numbers[-1]]
@@ -462,9 +462,9 @@ def _s(count: float) -> str:
 
 
 def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
-    """Returns notes on a file's batch sizes outside the curve. A store may have such sizes without an answer.
+    """Returns notes on batch sizes in a file that lie outside the curve. Stores may have such sizes without a note.
 
-    ``as_share``: whether smaller batch sizes on one device are used as its share of a larger batch.
+    ``as_share``: whether smaller batch sizes on one device are used as one device's share of a larger batch.
     """
     if times.by != f"--{times.basis}":
         return []
@@ -487,7 +487,7 @@ def _pay_off(one: Subject, times: Times, gain: float) -> PayOff | None:
 
 
 def table(found: Sequence[Answer]) -> pd.DataFrame:
-    """Returns a row for each answer: the names of the subject, then ``PAYOFF``."""
+    """Returns one row per answer: the names of the subject, then the columns ``PAYOFF``."""
     rows = []
     for one in found:
         row = {"gain_percent": 100 * one.gain, "device_kind": one.device_kind or None}
@@ -508,7 +508,7 @@ def table(found: Sequence[Answer]) -> pd.DataFrame:
 
 
 def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.DataFrame:
-    """Returns a row for each device count of each answer: the names of the subject, then ``PAYOFF_TIMES``.
+    """Returns one row per device count and answer: the names of the subject, then the columns ``PAYOFF_TIMES``.
 
     Args:
       found: the answers.
@@ -530,7 +530,7 @@ def times_table(found: Sequence[Answer], price: "Prices | None" = None) -> pd.Da
 
 
 def _time_rows(one: Answer, basis: Basis, price: "Prices | None") -> list[Json]:
-    """Returns devices, batch_size, on_front, and seconds, device_hours and price with the ends of their intervals."""
+    """Returns devices, batch_size and on_front, and the values and intervals of seconds, device_hours and price."""
     pay_off = one.of(basis)
     if pay_off is None:
         return []
@@ -556,7 +556,7 @@ def _named(owners: Sequence[Answer], values: pd.DataFrame) -> pd.DataFrame:
 
 
 class Prices(NamedTuple):
-    """Prices per device-hour, either for any device or for each named kind."""
+    """Prices per device-hour: one for all devices, or one for each named kind."""
 
     any_device: float
     of_kind: dict[str, float]
@@ -591,7 +591,7 @@ def prices(words: Sequence[str], kinds: Sequence[str]) -> Prices | None:
 
 
 def as_text(found: Sequence[Answer]) -> str:
-    """Formats the answers as text: one line each, then notes, and the meaning of the numbers."""
+    """Formats the answers as text: one line per answer, then notes and the meanings of the numbers."""
     naming = [str(name) for name in _named(found, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
     alike = [tuple(str(one.subject.names.get(name)) for name in naming if name != "estimate") for one in found]
     apart = text.telling([str(one.subject.names.get(DIFFERING, "")) for one in found], alike)
@@ -674,7 +674,7 @@ def _block(pay_off: PayOff, times: Sequence[Json]) -> str:
 
 
 def _ends(row: Json, name: str) -> str:
-    """Formats the ends of an interval. Empty if there is no number."""
+    """Formats the ends of an interval. Returns an empty string if there is no number."""
     if np.isnan([row[name], row[f"{name}_low"], row[f"{name}_high"]]).any():
         return ""
     return f"[{text.number(row[f'{name}_low'])}, {text.number(row[f'{name}_high'])}]"

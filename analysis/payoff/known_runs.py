@@ -1,13 +1,13 @@
-"""Runs whose steps are known: time to target of systems for which both steps and seconds per step are given.
+"""Runs with given steps: time to target of systems for which both steps and seconds per step are given.
 
-Such runs need no curve over batch sizes. Seconds to target are the seconds before the first step, plus steps times
-seconds per step. The runs of one system are pooled: its time is their median. The 90 % interval of a system includes
-three errors, which add in quadrature:
+Such runs do not need a curve over batch sizes. Seconds to target are the seconds before the first step, plus steps
+times seconds per step. Runs on the same system are pooled: the system's time is their median. The 90 % interval of a
+system includes three errors, which are added in quadrature:
 
-- the spread between runs, pooled over all systems as a standard deviation of ln seconds, with Student's t. It is at
-  least as wide as the range of the system's own runs, including the totals that the runs report,
-- the spacing of evaluations, because the target may have been reached right after the previous evaluation,
-- the error of seconds per step, if the file contains it.
+- the spread between runs: a standard deviation of ln seconds, pooled over all systems, with Student's t. It is at least
+  as wide as the range of the system's own runs, including the totals that the runs report,
+- the spacing of evaluations: the target may have been reached right after the previous evaluation,
+- the error of the seconds per step, if the file contains it.
 """
 
 import math
@@ -39,13 +39,13 @@ class KnownTimes(NamedTuple):
       device_kind: name of the device.
       basis: measured or published.
       by: source of the rows.
-      devices, batch_size: device count and batch size of each system, NaN if a step uses all data.
+      devices, batch_size: device count and batch size of each system. The batch size is NaN if a step uses all data.
       seconds: median seconds to target over the runs.
-      stated: median of the seconds to target that the runs report, or else of ``seconds``.
-      before: median seconds before the first step, which ``seconds`` includes.
+      stated: median of the seconds to target as reported by the runs, or of ``seconds`` if they do not report them.
+      before: median seconds before the first step, which are included in ``seconds``.
       runs: number of runs.
       below, above: 90 % bounds on the error of ln seconds.
-      notes: remarks for the user.
+      notes: notes for the user.
     """
 
     device_kind: str
@@ -62,7 +62,7 @@ class KnownTimes(NamedTuple):
     notes: Strings = ()
 
     def fastest(self) -> "KnownTimes":
-        """Selects the fastest system of each device count by ``stated``, in ascending order of devices."""
+        """Selects the fastest system for each device count by ``stated``, in ascending order of devices."""
         order = np.lexsort((self.stated, self.devices))
         chosen = order[np.unique(self.devices[order], return_index=True)[1]]
         names = ("devices", "batch_size", "seconds", "stated", "before", "runs", "below", "above")
@@ -72,7 +72,8 @@ class KnownTimes(NamedTuple):
 def seconds(rows: pd.DataFrame) -> pd.DataFrame:
     """Returns rows with float64 columns ``seconds``, ``earliest`` and ``stated``, one row per run.
 
-    They are the seconds to target, to the previous evaluation, and to the target as reported by the run, if any.
+    They are the seconds to target, the seconds to the previous evaluation, and the seconds to target as reported by the
+    run (if any).
     """
     rows = rows.copy()
     default: Json = {"seconds_before_first_step": 0.0, "seconds_to_target": np.nan, "system": ""}
@@ -88,12 +89,12 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
-    """Returns the runs in rows from ``time_files.read``, for each device kind. All rows have the same basis.
+    """Returns the runs in the rows from ``time_files.read``, one item per device kind. All rows have the same basis.
 
     Args:
       rows: the rows, one per run.
       by: source of the rows.
-      notes: remarks on all runs.
+      notes: notes on all runs.
     """
     rows = seconds(rows)
     width, shown = _between_runs(rows)
@@ -109,7 +110,7 @@ def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes
 
 
 def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
-    """Returns the 90 % bound on ln seconds of one run, and whether it is estimated from repeated runs."""
+    """Returns the 90 % bound on the error of ln seconds of one run, and whether it is estimated from repeated runs."""
     groups = np.log(rows["stated"]).groupby([rows["device_kind"], *(rows[name] for name in SYSTEM)], dropna=False)
     free = len(rows) - groups.ngroups
     squares = float(((np.log(rows["stated"]) - groups.transform("mean")) ** 2).sum())
@@ -119,7 +120,7 @@ def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
 
 
 class _System(NamedTuple):
-    """Numbers of one system, with the same names and order as in ``KnownTimes``."""
+    """The numbers for one system, with the same names and order as in ``KnownTimes``."""
 
     devices: float
     batch_size: float
@@ -132,7 +133,7 @@ class _System(NamedTuple):
 
 
 def _system(own: pd.DataFrame, width: float) -> _System:
-    """Pools the runs of one system, given the 90 % bound ``width`` on ln seconds of one run."""
+    """Pools the runs of one system. ``width`` is the 90 % bound on the error of ln seconds of one run."""
     names = ("seconds", "stated", "earliest", "seconds_before_first_step", "seconds_per_step")
     total, stated, earliest, before, each = (own[name].to_numpy(np.float64) for name in names)
     middle, every = float(np.median(total)), np.concatenate([total, stated])
@@ -156,7 +157,7 @@ def _system(own: pd.DataFrame, width: float) -> _System:
 
 
 def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
-    """Returns notes on a device kind's runs: the number of pooled runs, and those that took longer than their steps."""
+    """Returns notes on a device kind's runs: the number of pooled runs, and runs whose reported time is longer."""
     basis = own["basis"].iloc[0]
     words = [f"{basis}: {len(own)} run{_s(len(own))} of {systems} system{_s(systems)}, with given steps"]
     longer = own[np.abs(own["seconds"] / own["stated"] - 1) > DIFFERENT]
@@ -174,7 +175,7 @@ def _s(count: int) -> str:
 
 
 def pay_off(times: KnownTimes, gain: float) -> PayOff:
-    """Returns time to target on the fastest system for each device count, and the gains from doublings.
+    """Returns the time to target on the fastest system for each device count, and the gains from doublings.
 
     Args:
       times: the runs.
@@ -200,7 +201,7 @@ def pay_off(times: KnownTimes, gain: float) -> PayOff:
 
 
 def curve(rows: pd.DataFrame) -> PointsFit:
-    """Returns the fit of steps to target over batch size: medians over all runs of a batch size on any system."""
+    """Fits steps to target against batch size, using the median over all runs at each batch size on any system."""
     rows = seconds(rows)
     medians = rows.groupby("batch_size")[["steps_low", "steps"]].median().reset_index()
     return fits.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
@@ -209,8 +210,9 @@ def curve(rows: pd.DataFrame) -> PointsFit:
 def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
     """Returns two estimates of the critical batch size B* in examples, if steps follow a hyperbola S (1 + B*/B).
 
-    Both are least-squares fits to all runs: examples to target over B, which is sensitive to large batch sizes, and
-    steps over 1/B, which is sensitive to small ones. An estimate is NaN if it is not positive. Neither has an interval.
+    Both are least-squares fits to all runs. One fits examples to target against B, which is sensitive to large batch
+    sizes. The other fits steps against 1/B, which is sensitive to small ones. An estimate is NaN if it is not positive.
+    The estimates do not have intervals.
     """
     batch_size, steps = (rows[name].to_numpy(np.float64) for name in ("batch_size", "steps"))
     slope, start = np.polyfit(batch_size, batch_size * steps, 1)

@@ -1,13 +1,13 @@
 """Step times: measured or predicted seconds per step against devices and batch size.
 
-Measured times come from the runs in a store. Predicted times come from a file, or from the times of one device: n
-devices, each with its share of the batch, take at least as long as one device with that share. Such a prediction is
-*without communication*.
+Measured times come from the runs in a store. Predicted times come from a file or from the times of one device: if a
+batch is split across n devices, a step takes at least as long as one device needs for its share. Such a prediction is
+called *without communication*.
 
-Batch sizes between timed ones also count. Between neighbours up to a factor of 4 apart, ln seconds are interpolated
-over ln batch size, with at most the curvature of a fixed time plus a time per example. Neighbours farther apart leave a
-gap. In a gap, and for shares beyond the timed batch sizes, only bounds hold: a step with more examples takes at least
-as long in total, and at most as long per example.
+Batch sizes between timed ones are used too. Between neighbours up to a factor of 4 apart, ln seconds are interpolated
+in ln batch size. The allowed curvature is at most that of a fixed time plus a time per example. Between neighbours that
+are farther apart, there is a gap. In gaps, and for shares outside the timed batch sizes, there are only bounds: a step
+with more examples takes at least as long in total, and at most as long per example.
 """
 
 import itertools
@@ -50,12 +50,12 @@ class StepTimes(NamedTuple):
       device_kind: JAX's name for the device.
       basis: measured, predicted or published, for all rows.
       by: source of the prediction, or empty if measured in a store.
-      devices, batch_size, seconds: float64[r]; batch sizes in examples, NaN if a step uses all data.
-      below, above: float64[r], 90 % bounds on the error of ln seconds, below and above.
-      shared: float64[2], the parts of ``below`` and ``above`` shared by all rows.
-      notes: remarks for the user.
-      divided: whether all rows are for one device. If so, more devices take as long as one device with its share of the
-        batch.
+      devices, batch_size, seconds: float64[r]. Batch sizes are in examples, or NaN if a step uses all data.
+      below, above: float64[r], lower and upper 90 % bounds on the error of ln seconds.
+      shared: float64[2], the parts of ``below`` and ``above`` that all rows share.
+      notes: notes for the user.
+      divided: whether all rows are for one device. If so, n devices are assumed to take as long as one device with its
+        share of the batch.
     """
 
     device_kind: str
@@ -71,13 +71,13 @@ class StepTimes(NamedTuple):
     divided: bool = False
 
     def own(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ``below`` and ``above`` without the error shared by all rows, which cancels in a ratio."""
+        """Returns ``below`` and ``above`` without the error shared by all rows, which cancels in ratios."""
         ends = zip((self.below, self.above), self.shared, strict=True)
         below, above = (np.sqrt(np.maximum(widths**2 - shared**2, 0)) for widths, shared in ends)
         return below, above
 
     def within(self, smallest: float, largest: float) -> "StepTimes":
-        """Returns the rows at a curve's batch sizes, or at shares of them, because other steps are unknown."""
+        """Returns the rows within a curve's batch sizes, or within shares of them. Outside, the steps are unknown."""
         return self.at(((self.batch_size >= smallest) | self.divided) & (self.batch_size <= largest))
 
     def at(self, rows: np.ndarray) -> "StepTimes":
@@ -86,7 +86,7 @@ class StepTimes(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in fields})
 
     def gaps(self) -> list[tuple[float, float, float]]:
-        """Returns the gaps: a device count, and the batch sizes on either side."""
+        """Returns the gaps, each as a device count and the batch sizes on either side."""
         found = []
         for count in np.unique(self.devices):
             sizes = np.sort(self.batch_size[self.devices == count])
@@ -118,7 +118,7 @@ class StepTimes(NamedTuple):
         return found
 
     def _interpolated(self, rows: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> "Choices":
-        """Interpolates ln seconds at batch sizes [m] from rows at ascending ln batch sizes ``x``."""
+        """Interpolates ln seconds at batch sizes [m] from rows at the ascending ln batch sizes ``x``."""
         y, at = np.log(self.seconds[rows]), np.log(sizes)
         before = np.clip(np.searchsorted(x, at * SAME, "right") - 1, 0, max(len(x) - 2, 0))
         after = np.minimum(before + 1, len(x) - 1)
@@ -141,7 +141,7 @@ class StepTimes(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Batch sizes available for a device count, with ln seconds per step. All are float64.
+    """Batch sizes available for a device count, with ln seconds per step. All arrays are float64.
 
     Attributes:
       batch_size: [m], batch sizes in examples, or NaN if a step uses all data.
@@ -160,8 +160,9 @@ class Choices(NamedTuple):
 def of_commits(commits: Iterable[Commit]) -> list[StepTimes]:
     """Returns the times measured by the runs of a workload, one item per device kind, sorted by name.
 
-    All steps at a number of devices and a batch size are averaged. Times of emulated devices are not used. Neither are
-    steps of several trials at once (batched lanes, or device groups with separate trials), which measure throughput.
+    Steps with the same number of devices and batch size are averaged. Times of emulated devices are not used. Steps in
+    which several trials ran concurrently (batched lanes, or device groups with separate trials) are not used either,
+    because they measure throughput.
     """
     runs: dict[str, dict[tuple[int, int], list[float]]] = {}
     throughput = False
@@ -199,11 +200,11 @@ def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: Strin
 
 
 def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> tuple[float, bool]:
-    """Returns the 90 % bound on the error of ln measured time, and whether it is estimated from the times [r].
+    """Returns the 90 % bound on the error of the ln measured times, and whether it is estimated from the times [r].
 
     The estimate uses each time's distance from the straight line, in log space, between its two neighbours in batch
-    size. This estimator by Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625) needs no law for
-    seconds over batch size, and includes the slowdowns of a shared machine.
+    size. This estimator by Gasser, Sroka and Jennen-Steinmetz (1986, doi 10.1093/biomet/73.3.625) does not need a law
+    for seconds against batch size, and includes slowdowns of a shared machine.
     """
     squares, count = 0.0, 0
     for each in np.unique(devices):
@@ -222,7 +223,7 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
 
 
 def without_communication(measured: StepTimes) -> StepTimes | None:
-    """Predicts times of n devices, each with 1/n of the batch, from times of one device. None if there are too few."""
+    """Predicts times of n devices, each with 1/n of the batch, from the times of one, if there are enough times."""
     alone = measured.at(measured.devices == 1)
     if np.isnan(alone.batch_size).any() or len(np.unique(alone.batch_size)) < FEWEST_ALONE:
         return None
@@ -242,10 +243,10 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
 
 
 def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
-    """Returns the step times in rows from ``time_files.read``, for each device kind and basis.
+    """Returns the step times in the rows from ``time_files.read``, one item per device kind and basis.
 
-    Predicted rows share the smallest part of their ranges. If that part is wide enough, each row keeps a separate error
-    of × or / 1.12, which does not cancel in ratios.
+    Predicted rows share an error as large as the smallest of their ranges. If this error is large enough, each row
+    keeps a separate error of × or / 1.12, which does not cancel in ratios.
     """
     result = []
     for kind, basis in itertools.product(sorted(set(rows["device_kind"])), BASES):

@@ -1,7 +1,7 @@
-"""Files of step times: seconds per step that were measured, predicted or published, with or without steps.
+"""Files of step times: seconds per step that were measured, predicted or published, with or without steps to target.
 
-With a column ``steps``, each row is a run whose steps to target are known as well. In this case, rows may repeat,
-because runs of one system are pooled, and an interval of the seconds per step is optional.
+If there is a column ``steps``, each row is a run with given steps to target. In this case, several rows may describe
+the same system, because its runs are pooled, and the interval of the seconds per step is optional.
 """
 
 import io
@@ -26,15 +26,15 @@ FROM_ZERO = OF_RUNS[:2]  # columns in which 0 is a number like others
 def read(file: Path, basis: Basis) -> pd.DataFrame:
     """Reads a CSV or Parquet file of step times, with the columns ``COLUMNS`` and any of ``NAMES``.
 
-    A file with a column ``STEPS`` may also have ``OF_RUNS`` and ``SYSTEM``, and does not need ``INTERVAL``.
+    A file with a column ``STEPS`` may also have the columns ``OF_RUNS`` and ``SYSTEM``, and does not need ``INTERVAL``.
 
     Args:
       file: path of the file.
-      basis: basis that all rows must have.
+      basis: required basis of all rows.
 
     Raises:
-      BadInput: the file cannot be read or lacks a column, or a row has a different basis or values other than positive
-        numbers in order.
+      BadInput: the file cannot be read or lacks a column, or a row has another basis, a value that is not a positive
+        number, or an interval in the wrong order.
     """
     flag = f"--{basis} {file}"
     rows = _table(file, flag)
@@ -91,7 +91,7 @@ def _parquet(file: Path) -> pd.DataFrame:
 
 
 def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:
-    """Returns the number of the first wrong row, counting from 1."""
+    """Returns the number of the first invalid row, counting from 1."""
     return int(np.argmax(wrong)) + 1
 
 

@@ -1,14 +1,14 @@
-"""Time to target: steps to target times seconds per step, against the number of devices, and its cost.
+"""Time to target (steps to target times seconds per step) and its cost, against the number of devices.
 
-Steps come from every curve over batch size that the data allow. These are the curves in the 90 % region of
-``fitting.regimes``, each with the heights that the points allow. Copies are moved to the ends of the interval of the
-critical batch size, because the region has no model error. A number's 90 % interval ends at its extremes over these
-curves.
+Steps are taken from all curves of steps against batch size that the data allow. These are the curves in the 90 % region
+of ``fitting.regimes``, each with the heights that the points allow. The region does not include the model error.
+Therefore, copies of the curves are moved to the ends of the interval of the critical batch size. The 90 % interval of a
+number ends at its extremes over these curves.
 
-Each device count uses its fastest batch size among the curve's batch sizes in the timed range. Every interval includes
-three uncertainties: the possible forms of the curve, the bounds on interpolated seconds per step, and the errors of the
-timed ones. The last is independent of the others, so widths (of logarithms) add in quadrature. Shared errors cancel in
-a gain, which is the ratio of two times.
+Each device count uses the fastest of the curve's batch sizes in the timed range. Every interval includes three
+uncertainties: the possible shapes of the curve, the bounds on interpolated seconds per step, and the errors of the
+given seconds per step. The last is independent of the others, so the widths (of logarithms) are added in quadrature. A
+gain is the ratio of two times, so shared errors cancel.
 """
 
 import math
@@ -30,10 +30,10 @@ class StepCurves(NamedTuple):
     """Curves ln S = height + ln(1 + (B*/B)^a) / a, with the fitted curve first. Arrays are float64[c].
 
     Attributes:
-      ln_critical, sharpness: ln B* in examples, and a.
+      ln_critical, sharpness: ln B* (with B* in examples), and the sharpness a.
       ln_height: ln steps of the plateau.
-      slack: bound on the error of ln steps, above and below.
-      smallest, largest: range of the curve's batch sizes. Steps are unknown beyond it.
+      slack: bound on the error of ln steps, in both directions.
+      smallest, largest: range of the curve's batch sizes. Outside this range, steps are unknown.
     """
 
     ln_critical: np.ndarray
@@ -53,10 +53,10 @@ class LastDoubling(NamedTuple):
     """The number of devices after the last doubling that pays off, with a 90 % interval.
 
     Attributes:
-      best: estimate from the best curve and times, or NaN unless identified.
+      best: estimate from the best curve and times. NaN unless identified.
       low, high: ends of the interval, or NaN if not reported.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      guess: best estimate for any verdict, or NaN if it lies beyond the numbers in the data.
+      guess: best estimate, regardless of the verdict. NaN if it lies beyond the device counts in the data.
     """
 
     best: float
@@ -96,7 +96,7 @@ def step_curves(fit: Fit) -> StepCurves:
 
 
 def stated(found: LastDoubling) -> LastDoubling:
-    """Returns an answer without the numbers that its verdict does not report."""
+    """Returns an answer, keeping only the numbers that its verdict reports."""
     return LastDoubling(
         found.best if found.verdict == "identified" else float("nan"),
         found.low if found.verdict in LOWER else float("nan"),
@@ -107,7 +107,7 @@ def stated(found: LastDoubling) -> LastDoubling:
 
 
 class Gains(NamedTuple):
-    """Gains from doublings: the time on n devices over the time on 2 n devices. All are float64[p].
+    """Gains from doublings: the time on n devices divided by the time on 2 n devices. All are float64[p].
 
     Attributes:
       devices: device counts n, ascending.
@@ -125,12 +125,12 @@ class PayOff(NamedTuple):
 
     Attributes:
       devices: device counts.
-      batch_size: fastest batch size for each, in examples, or NaN without a batch.
+      batch_size: fastest batch size for each device count, in examples. NaN if steps use all data.
       seconds, low, high: seconds to target, with a 90 % interval.
       gains: gains from doublings.
-      last: device count after the last doubling that gains enough, if all earlier doublings do.
-      before, runs: seconds before the first step, which ``seconds`` includes, and number of pooled runs. Only set for
-        runs whose steps are known.
+      last: device count after the last doubling that gains enough, provided that all earlier doublings do.
+      before, runs: seconds before the first step, which are included in ``seconds``, and number of pooled runs. Only
+        set for runs with given steps.
     """
 
     devices: np.ndarray
@@ -149,13 +149,13 @@ class PayOff(NamedTuple):
 
 
 def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff | None:
-    """Returns time to target from seconds per step, or None if no step was timed within the curve.
+    """Returns the time to target, given seconds per step, or None if no step was timed within the curve.
 
     Args:
       times: seconds per step.
       curves: steps to target over batch size, or an exact number of steps.
       gain: required speed-up per doubling, as a fraction.
-      verdict: verdict on the curve, which determines the ends of ``last`` that can be reported.
+      verdict: verdict on the curve, which determines which ends of ``last`` can be reported.
     """
     if isinstance(curves, StepCurves):
         times, slack = times.within(curves.smallest, curves.largest), curves.slack
@@ -190,7 +190,7 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
 
 
 def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns bounds on the error of sums of ln seconds with weights [k, r], below and above: [k] each."""
+    """Returns lower and upper bounds on the error of weighted sums of ln seconds, with weights [k, r]: [k] each."""
     below, above = times.own()
     down, up = np.maximum(weights, 0), np.maximum(-weights, 0)
     ends = ((below, above, shared[0]), (above, below, shared[1]))
@@ -201,10 +201,10 @@ def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[
 def _gains(
     devices: np.ndarray, ln_times: tuple[np.ndarray, np.ndarray, np.ndarray], times: StepTimes, weights: np.ndarray
 ) -> Gains:
-    """Returns the gains from doublings among [k] device counts, from low, middle and high times [c, k] and weights.
+    """Returns the gains from doublings among k device counts, given low, middle and high times [c, k] and weights.
 
-    The error of a time cancels in a ratio with itself. A predicted gain keeps an error of at least × or / 1.08, because
-    no prediction is exact for both device counts.
+    Errors shared by both times cancel in their ratio. A predicted gain keeps an error of at least × or / 1.08, because
+    predictions are not exact for both device counts.
     """
     i, j = doublings(devices)
     soonest, ln_time, latest = ln_times
@@ -217,16 +217,16 @@ def _gains(
 
 
 def doublings(devices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions of each device count n and of 2 n in ``devices``, if both exist."""
+    """Returns the positions in ``devices`` of each pair of device counts n and 2 n."""
     pairs = [(i, j) for i, n in enumerate(devices) for j in np.flatnonzero(devices == 2 * n)]
     first, second = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
     return first, second
 
 
 def judged(devices: np.ndarray) -> np.ndarray:
-    """Returns the device counts n, 2 n, 4 n ... up to the first count whose double is missing: [d], ascending.
+    """Returns the device counts n, 2 n, 4 n ... up to the first one whose double is missing: [d], ascending.
 
-    n is the first count whose double exists. If a doubling is missing below n, only the smallest device count is
+    n is the smallest count whose double exists. If a doubling is missing below n, only the smallest device count is
     returned.
     """
     there = set(devices.tolist())
@@ -238,10 +238,10 @@ def judged(devices: np.ndarray) -> np.ndarray:
 
 
 def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
-    """Returns the device count after the last doubling that gains enough, if all earlier doublings do.
+    """Returns the device count after the last doubling that gains enough, provided that all earlier doublings do.
 
-    An end is reported if it lies within the data and the curve's ``verdict`` reports one on this side. At the largest
-    device count, additional doublings may pay off. At the smallest, fewer devices may be enough.
+    An end is reported if it lies within the data and the curve's ``verdict`` reports an end on this side. At the
+    largest measured device count, further doublings may still pay off. At the smallest, fewer devices may be enough.
 
     Args:
       gains: gains from doublings.
@@ -264,7 +264,7 @@ def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:
 
 
 def on_front(seconds: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """Returns whether each choice is on the Pareto front, bool[k]: no other is better in one and as good in both."""
+    """Returns whether each choice is on the Pareto front of time and cost, bool[k]."""
     faster = seconds[:, None] < seconds * (1 - SAME)  # [other, one]
     cheaper = cost[:, None] < cost * (1 - SAME)
     no_slower = seconds[:, None] <= seconds * (1 + SAME)

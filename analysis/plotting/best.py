@@ -1,4 +1,4 @@
-"""Best errors against batch size, with one line per budget or group of trials."""
+"""Best errors against batch size. There is one line per budget or group of trials."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ LOGARITHMIC = 4.0  # panels that span a larger factor have a logarithmic scale
 
 
 class Errors(NamedTuple):
-    """A line: the best error at each batch size, sorted by batch size.
+    """A line in a panel: the best error at each batch size, sorted by batch size.
 
     Attributes:
       label: label in the legend.
@@ -33,10 +33,10 @@ class Errors(NamedTuple):
 
 
 def lowest_errors(bests: Sequence[BestErrors], labels: Sequence[str]) -> list[Errors]:
-    """Returns a line for each budget that has a measurement.
+    """Returns one line for each budget with a measurement.
 
     Args:
-      bests: errors of studies, which are combined by batch size.
+      bests: best errors of studies. Studies with the same batch size are combined.
       labels: labels of the budgets.
     """
     lines = []
@@ -58,8 +58,8 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
       title: title of the panel.
       metric: error to show.
       members: lines to draw.
-      ordered: whether the lines differ in a number.
-      stop: target at which trials stopped. Differences beyond the target are not meaningful.
+      ordered: whether the lines differ in a number, such as a budget.
+      stop: target at which trials stopped. Differences below it are not meaningful.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     name = as_quality(metric, 0.0)[0]
@@ -95,7 +95,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
 
 
 def symbols(stop: float | None) -> list[Artist]:
-    """Returns the legend shared by all panels. See ``panel`` for ``stop``."""
+    """Returns the shared legend of all panels. See ``panel`` for ``stop``."""
     if stop is None:
         return []
     label = "beyond the target, at which trials stopped (not comparable)"
@@ -103,7 +103,7 @@ def symbols(stop: float | None) -> list[Artist]:
 
 
 def _stop(ax: Axes, target: float, is_error: bool) -> None:
-    """Shades errors beyond the target, at which trials stopped."""
+    """Shades errors beyond the target at which trials stopped."""
     low, high = ax.get_ylim()
     if low < target < high:
         first, last = (low, target) if is_error else (target, high)

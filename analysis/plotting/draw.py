@@ -1,4 +1,4 @@
-"""Functions that draw steps to target against batch size, with ticks at powers of two."""
+"""Functions for drawing steps to target against batch size, with ticks at powers of two."""
 
 import itertools
 import math
@@ -22,7 +22,10 @@ Look = dict[str, Any]  # options of an artist
 
 
 class Style(NamedTuple):
-    """The appearance of a curve. Curves also differ in marker and line style, so they are distinguishable in grey."""
+    """The appearance of a curve.
+
+    Curves also differ in marker and line style, so they can be distinguished in greyscale.
+    """
 
     color: str
     marker: str
@@ -57,7 +60,7 @@ def write_reason(ax: Axes, why: str, across: int = 38, size: float | None = None
 
 
 def styles() -> Iterator[Style]:
-    """Yields styles indefinitely. Once all are used, the colours repeat with other markers."""
+    """Yields an unlimited sequence of styles. Once all are used, colours repeat with other markers."""
     for round_number in itertools.count():
         for i, style in enumerate(STYLES):
             yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
@@ -70,7 +73,7 @@ def ordered_styles(count: int) -> list[Style]:
 
 
 def styles_of(count: int, *, ordered: bool) -> list[Style]:
-    """Returns ``count`` styles. Pass ``ordered`` if the lines differ in a number."""
+    """Returns ``count`` styles. Set ``ordered`` if the lines differ in a number."""
     return ordered_styles(count) if ordered else list(itertools.islice(styles(), count))
 
 
@@ -82,7 +85,7 @@ def batch_size_axis(
     Args:
       ax: the axes.
       batch_sizes: batch sizes to include.
-      compact: whether to use few ticks and write them as powers.
+      compact: whether to draw only a few ticks, written as powers.
       unit: unit of the batch sizes, or empty if the lines may have different units.
     """
     ax.set_xscale("log", base=2)
@@ -95,9 +98,9 @@ def batch_size_axis(
 def batch_size_axes(
     ax: Axes, batch_sizes: Sequence[float], steps: Sequence[float], unit: str, *, compact: bool = False, rows: int = 0
 ) -> None:
-    """Scales and labels both axes to include the batch sizes in ``unit``, and the steps.
+    """Scales both axes to include the batch sizes (in ``unit``) and the steps, and labels them.
 
-    Use ``compact`` in small panels. Leaves room for ``rows`` of answers at the bottom.
+    Set ``compact`` for small panels. Space for ``rows`` rows of answers is left at the bottom.
     """
     batch_size_axis(ax, batch_sizes, compact=compact, unit=unit)
     ax.set_yscale("log", base=2)
@@ -109,7 +112,7 @@ def batch_size_axes(
 
 
 def heights(points: Points) -> np.ndarray:
-    """Returns the steps that the axes must include to show measurements. Long bars are cut at the bottom."""
+    """Returns the steps that the axes must include to show the measurements. Long bars are cut off at the bottom."""
     low = regimes.from_zero(points.low)
     return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
 
@@ -117,7 +120,7 @@ def heights(points: Points) -> np.ndarray:
 def measurements(
     ax: Axes, points: Points, style: Style, label: str | None, *, factor: float = 1.0, size: float = 5.0
 ) -> None:
-    """Draws steps to target, divided by ``factor``, with bars over their evaluation intervals."""
+    """Draws steps to target, divided by ``factor``, with bars that span the evaluation intervals."""
     low, high = regimes.from_zero(points.low) / factor, points.high / factor
     bars(ax, points.batch_size, (low + high) / 2, low, high, style, label, size=size)
 
@@ -133,7 +136,7 @@ def bars(
     *,
     size: float,
 ) -> None:
-    """Draws markers with bars from ``low`` to ``high``, all float64[n]. ``size`` is the marker size in points."""
+    """Draws markers with bars from ``low`` to ``high`` (all float64[n]). ``size`` is the marker size in points."""
     ax.errorbar(
         across,
         middle,
@@ -159,10 +162,10 @@ def repeated_medians(
     hollow: bool = False,
     bars: bool = True,
 ) -> None:
-    """Draws the median steps of reruns with new seeds, with ``bars`` over their range.
+    """Draws the median steps of reruns with new seeds, with ``bars`` that span their range.
 
     A bar extends to the top of the axes if some reruns never reached the target. A triangle at the top means that at
-    least half of the reruns did not. Use ``hollow`` markers if selected answers have the same colour.
+    least half of them did not reach it. Set ``hollow`` if selected answers have the same colour.
     """
     rows = [
         (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in repeats
@@ -182,10 +185,10 @@ def markers_with_bars(
 
     Args:
       ax: the axes.
-      rows: (across, least, middle, most). Infinite values are drawn at the top. There is no bar if most < least.
+      rows: tuples (across, least, middle, most). Infinite values are drawn at the top. No bar is drawn if most < least.
       style: style of all markers.
       size: marker size in points.
-      hollow: whether markers are white inside.
+      hollow: whether markers are filled with white.
     """
     top, never = ax.get_ylim()[1], NEVER_AGAIN
     edge = style.color if hollow else "white"
@@ -205,7 +208,7 @@ def markers_with_bars(
 
 
 def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
-    """Draws open triangles at the budgets of batch sizes at which the target was missed."""
+    """Draws open triangles at the step budgets of batch sizes at which the target was missed."""
     ax.plot(
         batch_size,
         budget,
@@ -251,7 +254,7 @@ def band(
 
 
 def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | None = "perfect scaling") -> None:
-    """Draws the line on which doubling the batch size halves the steps, for a product of ``examples``."""
+    """Draws the line along which batch size times steps equals ``examples``, so doubling the batch halves the steps."""
     across = np.array(ax.get_xlim())
     ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
 

@@ -1,4 +1,4 @@
-"""Panels about the trials of a curve: success rates, endings, metaparameters and reruns."""
+"""Panels that show the trials of a curve: success rates, endings, metaparameters and reruns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class CurveTrials(NamedTuple):
     """A curve with the trials of its studies.
 
     Attributes:
-      one: the curve with its fits and commits.
+      one: the curve, with its fits and commits.
       studies: trials of each study, sorted by batch size.
     """
 
@@ -80,7 +80,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
 
 
 def ledger_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel with endings by batch size: planned = complete + infeasible + incomplete + missing."""
+    """Returns the panel that shows how trials ended: planned = complete + infeasible + incomplete + missing."""
     endings: dict[int, np.ndarray] = {}
     for commit in curve_trials.one.curve.workload.commits:
         size = along(commit.study)
@@ -112,7 +112,7 @@ def _endings(commit: Commit) -> np.ndarray:
 
 
 def confirmation_panel(curve_trials: CurveTrials) -> Panel:
-    """Returns the panel with the ratio of rerun to selected steps, including the reruns used to choose the trial."""
+    """Returns the panel with ratios of rerun to selected steps. Includes the reruns used to choose the trial."""
     again = curve_trials.one.confirmations
     if not again:
         recorded = curve_trials.one.curve.workload.recorded

@@ -1,4 +1,4 @@
-"""Grids of panels under one title. Each legend is below its panel, so it cannot cover data."""
+"""Grids of panels under one title. Legends are placed below their panels, so they cannot cover data."""
 
 import math
 import textwrap
@@ -29,8 +29,8 @@ class Panel(NamedTuple):
     Attributes:
       title: title above the axes.
       draw: function that draws on the axes.
-      legend: artists with labels, shown below the axes.
-      goal: target of all lines, at the right end of the title. Empty if targets differ or the title names them.
+      legend: labelled artists to list below the axes.
+      goal: target of all lines, shown at the right end of the title. Empty if targets differ or are in the title.
       heading: heading of the legend.
     """
 
@@ -42,13 +42,13 @@ class Panel(NamedTuple):
 
 
 def positions(panels: Sequence[Panel]) -> dict[tuple[int, int], Panel]:
-    """Arranges panels in up to three columns, by row and column."""
+    """Arranges panels in up to three columns. Returns them by (row, column)."""
     columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
     return {divmod(i, columns): panel for i, panel in enumerate(panels)}
 
 
 def empty(title: str, why: str, across: int = 38, size: float | None = None) -> Panel:
-    """Returns an empty panel that shows a reason.
+    """Returns an empty panel that shows the reason why it is empty.
 
     Args:
       title: title of the panel.
@@ -70,7 +70,7 @@ def grid(
     """Returns a figure with panels by (row, column).
 
     Args:
-      title, goals: lines above all panels.
+      title, goals: lines of text above all panels.
       panels: panels in up to three columns.
       symbols: legend for all panels, under the title.
     """
@@ -163,7 +163,7 @@ def _columns(legend: Sequence[Artist], width: float) -> int:
 
 
 def _lines(panel: Panel, width: float) -> int:
-    """Returns the number of lines in a panel's legend and its heading."""
+    """Returns the number of lines that a panel's legend and its heading take."""
     if not panel.legend:
         return 0
     lines = math.ceil(len(panel.legend) / _columns(panel.legend, width))
@@ -171,7 +171,7 @@ def _lines(panel: Panel, width: float) -> int:
 
 
 def _rows(symbols: Sequence[Artist], across: float) -> tuple[int, int]:
-    """Returns the numbers of rows and columns in the legend shared by all panels."""
+    """Returns the numbers of rows and columns of the shared legend."""
     if not symbols:
         return 0, 0
     columns = _columns(symbols, across)

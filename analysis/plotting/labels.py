@@ -1,4 +1,4 @@
-"""Labels: the names of factorizations in pictures, and the properties that distinguish them."""
+"""Labels: names of factorizations in pictures, and the properties that distinguish them."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
 
 
 def title(one: MeasuredFactorization) -> str:
-    """Returns the data, dimensions, solver and number formats."""
+    """Returns a title with the data, dimensions, solver and number formats."""
     return f"{one.study.dataset} · d = {one.study.dim} · {solver(one)} · {formats(one)}"
 
 
 def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str, ...]:
-    """Returns parts of a file name. The solver is omitted if a picture compares solvers."""
+    """Returns the parts of a file name. The solver is omitted if the picture compares solvers."""
     study = one.study
     formats = dict.fromkeys((study.table_dtype, study.solver_dtype))
     start = (study.dataset, f"d{study.dim}")
@@ -24,7 +24,7 @@ def names(one: MeasuredFactorization, *, with_solver: bool = True) -> tuple[str,
 
 
 def solver(one: MeasuredFactorization) -> str:
-    """Returns the solver with its steps, such as ``rotated_cg (2 steps)``."""
+    """Returns the solver and its number of steps, such as ``rotated_cg (2 steps)``."""
     name, steps = one.study.solver, one.study.cg_steps
     return f"{name} ({span([steps], 'step')})" if name in factorizations.CONJUGATE else name
 
@@ -36,18 +36,18 @@ def formats(one: MeasuredFactorization) -> str:
 
 
 def size(one: MeasuredFactorization) -> str:
-    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``. Empty for other data."""
+    """Returns the size of generated data, such as ``rows 50,000 · links 2,000,000``, or "" for other data."""
     options = one.study.dataset_options
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
 
 
 def line(*words: str | None) -> str:
-    """Joins the non-empty ``words`` to form the second line of a title."""
+    """Joins the nonempty ``words`` to form the second line of a title."""
     return " · ".join(filter(None, words))
 
 
 def span(counts: Sequence[int], noun: str) -> str:
-    """Returns a count or a range of counts, such as ``8 epochs`` or ``3–8 epochs``."""
+    """Formats a count or a range of counts, such as ``8 epochs`` or ``3–8 epochs``."""
     least, most = min(counts), max(counts)
     return f"{least if least == most else f'{least}–{most}'} {noun}{'s' * (most > 1)}"
 
@@ -60,7 +60,7 @@ def _metaparameter(one: MeasuredFactorization, name: str, symbol: str) -> str:
 
 
 def distinguish(several: Sequence[MeasuredFactorization], always: int = 0) -> list[str]:
-    """Returns labels with the properties that differ, and in any case the first ``always`` of dim, solver, formats."""
+    """Returns labels with the properties that differ. Always includes the first ``always`` of dim, solver, formats."""
     properties = [
         (
             f"d = {one.study.dim}",
@@ -88,6 +88,6 @@ def _evaluated(rows: int | None) -> str:
 
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
-    """Returns the note about a picture that omits studies on emulated cores."""
+    """Returns the note for a picture from which studies on emulated cores were omitted."""
     emulated = text.first_few(list(map(factorizations.emulated_label, studies)))
     return Skipped(f"{what} on emulated cores", f"times on emulated cores do not measure speed: {emulated}")

@@ -1,4 +1,4 @@
-"""Pictures: figures with axes under a two-line title, written to files or shown in a notebook."""
+"""Pictures: figures with a two-line title, which are written to files or shown in a notebook."""
 
 import io
 import re
@@ -36,14 +36,14 @@ ACROSS = 100  # CSS pixels per inch of a page
 
 
 class Picture(NamedTuple):
-    """A figure, and the ``names`` that form its file name."""
+    """A figure, with the ``names`` from which its file name is formed."""
 
     names: tuple[str, ...]
     figure: Figure
 
 
 class Skipped(NamedTuple):
-    """An item that could not be drawn, and the reason."""
+    """An item that could not be drawn, with the reason."""
 
     what: str
     why: str
@@ -60,7 +60,7 @@ def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below:
 
     Args:
       title, goal: the title and the lines under it.
-      strips: number of regime strips above the axes.
+      strips: number of strips of regimes above the axes.
       beside: whether to leave room for text next to the axes.
       below: room below the axes, in inches.
     """
@@ -82,7 +82,7 @@ def panels(
     Args:
       title, goal: lines of the title.
       widths: relative widths of the axes.
-      across: width of the figure in inches. 0 selects a width automatically.
+      across: width of the figure in inches, or 0 to choose it automatically.
       below: room below the axes, in inches.
     """
     count, down = len(widths), 4.6 + below
@@ -106,7 +106,7 @@ def add_to_title(figure: Figure, words: str) -> None:
 
 
 def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
-    """Writes the title and the lines under it, in smaller type if they have more than ``room`` characters."""
+    """Writes the title and the lines under it. Lines of more than ``room`` characters use a smaller font."""
     left = 0.115 * 6.4 / figure.get_figwidth()
     down = figure.get_figheight()
     last = 0.4692 + LINE * goal.count("\n")
@@ -118,7 +118,7 @@ def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
 
 
 def keep_inside(words: Text | Legend) -> None:
-    """Shrinks text until it ends within its figure or reaches the minimum size."""
+    """Shrinks text until it fits within its figure or has the minimum size."""
     texts = [words] if isinstance(words, Text) else words.get_texts()
     size = texts[0].get_fontsize()
     assert isinstance(size, float)
@@ -129,12 +129,12 @@ def keep_inside(words: Text | Legend) -> None:
 
 
 def slug(names: Sequence[str]) -> str:
-    """Returns a file name made of ``names``, without a suffix and no longer than file systems allow."""
+    """Returns a file name formed from ``names``, without a suffix. It is short enough for all file systems."""
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", name) for name in names)[:LONGEST]
 
 
 def unique_stem(stem: str, taken: set[str]) -> str:
-    """Returns ``stem``, with a number appended if it is ``taken``, and adds the result to ``taken``."""
+    """Returns ``stem``, with a number appended if it is already ``taken``, and adds the result to ``taken``."""
     unique, number = stem, 1
     while unique in taken:
         number += 1
@@ -155,10 +155,10 @@ def write(path: Path, figure: Figure) -> Path:
 
 
 def show(pictures: Iterable[Picture | Skipped]) -> None:
-    """Shows pictures below a notebook cell, and a line for each picture that could not be drawn.
+    """Shows pictures in a notebook, and prints a line for each picture that could not be drawn.
 
     Args:
-      pictures: pictures to show. A generator draws them with the settings used for files.
+      pictures: pictures to show. A generator is run with the same settings as for files.
     """
     from IPython.display import display  # installed only with notebooks
 

@@ -33,19 +33,19 @@ def panel(
     goal: str = "",
     named_by: str = "",
 ) -> Panel:
-    """Returns a panel of steps with their fits: selected and, if there are reruns, confirmed.
+    """Returns a panel of selected steps and, if there are reruns, confirmed steps, with their fits.
 
-    Confirmed answers are dashed and hollow, or have a separate colour if there is only one line. Relative steps are
-    drawn only for selected answers.
+    Confirmed answers are drawn dashed and hollow or, if there is only one line, in a separate colour. Relative steps
+    are drawn only for selected answers.
 
     Args:
       title: title of the panel.
-      members: lines with points. With ``relative_to``, each needs a point at that batch size.
+      members: lines to draw, which must have points. With ``relative_to``, each needs a point at that batch size.
       perfect: label of the line for which perfect scaling is drawn, ``each`` for all lines, or empty.
-      relative_to: batch size whose steps divide all other steps.
+      relative_to: batch size relative to which steps are drawn.
       ordered: whether the lines differ in a number. Colours then range from dark to light.
-      goal: target of all lines.
-      named_by: description of the labels, which is added to the legend as a heading.
+      goal: target shared by all lines.
+      named_by: description of the labels, used as the heading of the legend.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
     factors = [one.steps_at(relative_to) if relative_to else 1.0 for one in members]
@@ -70,7 +70,7 @@ def panel(
 
 
 def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list[Artist]:
-    """Returns the legend shared by all panels. Pass ``alone`` if every panel has one line."""
+    """Returns the shared legend of all panels. Set ``alone`` if every panel has only one line."""
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
     entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else 'measured'}, with fit")]
@@ -100,7 +100,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
 
 
 def _answers(members: Sequence[CurveFits], style: Style, *, alone: bool) -> list[Artist]:
-    """Returns the legend of *pays up to*, and of critical batch sizes in panels with one line."""
+    """Returns the legend for *pays up to* and, in panels with only one line, for critical batch sizes."""
     fitted = [own for one in members for _, own in curve_fits.answers(one)]
     extents_in_doubt = any(fits.extent_doubts(one) for one in fitted)
     words = "pays up to [90 % interval]" + (", dashed if in doubt" if extents_in_doubt else "")
@@ -159,7 +159,7 @@ def _again(style: Style, alone: bool) -> Style:
 
 
 def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if that one was not published."""
+    """Returns published batch sizes and steps, relative to ``relative_to``. Empty if this size was not published."""
     sizes, steps = published_steps(one)
     if relative_to is None:
         return sizes, steps
@@ -168,7 +168,7 @@ def _published(one: CurveFits, relative_to: int | None) -> tuple[np.ndarray, np.
 
 
 def _examples(one: CurveFits) -> float:
-    """Returns batch size times steps under perfect scaling: as fitted, or at the smallest batch size."""
+    """Returns batch size times steps under perfect scaling: from the fit, or else from the smallest batch size."""
     if one.selected.fit:
         return one.selected.fit.e_min
     points = one.selected.points

@@ -20,7 +20,7 @@ def limits(values: Iterable[float], below: float, above: float, least: float = 3
     Args:
       values: values to include.
       below, above: margins in octaves.
-      least: minimum length of the axis in octaves, which makes flat curves look flat.
+      least: minimum length of the axis in octaves, so that flat curves look flat.
     """
     values = list(values)
     low, high = math.log2(min(values)) - below, math.log2(max(values)) + above
@@ -29,14 +29,14 @@ def limits(values: Iterable[float], below: float, above: float, least: float = 3
 
 
 def powers_of_two(limits: Ends, most: float) -> list[float]:
-    """Returns the powers of two within ``limits``, with a stride if there are more than ``most``."""
+    """Returns the powers of two within ``limits``. If there are more than ``most``, some are skipped."""
     first, last = math.ceil(math.log2(limits[0])), math.floor(math.log2(limits[1]))
     stride = max(1, math.ceil((last - first + 1) / most))
     return [2.0**power for power in range(first, last + 1, stride)]
 
 
 def in_powers_of_two(axis: Axis, limits: Ends, *, compact: bool = False) -> None:
-    """Places ticks at powers of two within ``limits``. ``compact`` axes write them as powers."""
+    """Places ticks at powers of two within ``limits``. On ``compact`` axes, they are written as powers."""
     axis.set_major_locator(FixedLocator(powers_of_two(limits, COMPACT_TICKS if compact else MOST_TICKS)))
     axis.set_minor_locator(FixedLocator(powers_of_two(limits, math.inf)))
     in_full = limits[1] < 2**17 and not compact  # longer numbers are hard to read
@@ -51,12 +51,12 @@ def in_powers_of_two(axis: Axis, limits: Ends, *, compact: bool = False) -> None
 
 
 def raised(power: float) -> str:
-    """Formats an integer as superscript characters, which draw much faster than math text."""
+    """Formats an integer as superscript characters, which are drawn much faster than math text."""
     return f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def in_decades(axis: Axis, limits: Ends) -> None:
-    """Places ticks at powers of ten, or at 1, 2 and 5 times powers of ten if few powers are within the limits."""
+    """Places ticks at powers of ten or, if there are few within the limits, at 1, 2 and 5 times powers of ten."""
     inside = math.floor(math.log10(limits[1])) - math.ceil(math.log10(limits[0])) + 1
     few = math.log10(limits[1] / limits[0]) < FEW_DECADES or inside < FEWEST_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))

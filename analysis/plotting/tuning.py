@@ -54,7 +54,7 @@ CONTOUR: Look = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)),
 
 
 def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
-    """Returns the panel for a quantity of the best trial, with its range over nearly equally good trials."""
+    """Returns the panel for a quantity of the best trial, with its range over trials that are nearly as good."""
 
     def onto(ax: Axes) -> None:
         best = one.best
@@ -80,12 +80,12 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
 
 
 def _critical(*, in_doubt: bool) -> Look:
-    """Returns the line at a critical batch size, dotted if uncertain."""
+    """Returns the style of the line at a critical batch size, which is dotted if uncertain."""
     return CRITICAL | ({"linestyle": (0, (1, 2)), "linewidth": 1.2} if in_doubt else {})
 
 
 def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
-    """Returns the legend shared by all panels of metaparameters of ``lines``."""
+    """Returns the shared legend of all metaparameter panels of ``lines``."""
     entries: list[Artist] = [
         Line2D(
             [],
@@ -117,17 +117,17 @@ def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> Ends:
 
 
 def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:
-    """Returns the ``quantities`` that every best trial has."""
+    """Returns the ``quantities`` that are known for every best trial."""
     best = list(one.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]
 
 
 class TrialPoints(NamedTuple):
-    """Trials of one study in the plane, and their outcomes within a step budget.
+    """Trials of one study in a plane of two metaparameters, and their outcomes within a step budget.
 
     Attributes:
       x, y: float64[n], positions.
-      kind: [n], keys of ``LOOKS``. At most one trial has the fewest steps.
+      kind: [n], keys of ``LOOKS``. At most one trial is marked as having the fewest steps.
     """
 
     x: np.ndarray
@@ -136,7 +136,7 @@ class TrialPoints(NamedTuple):
 
 
 def place_trials(rows: pd.DataFrame, across: Quantity, up: Quantity, budget: float) -> TrialPoints:
-    """Places the trials that are COMPLETE or INFEASIBLE or reached the target.
+    """Places the trials that are COMPLETE or INFEASIBLE, or that reached the target.
 
     Args:
       rows: rows from ``analysis.trials.trials``.
@@ -164,7 +164,7 @@ def plane_panel(
     limits: Sequence[Ends],
     contours: bool,
 ) -> Panel:
-    """Returns a panel of trials within the ``limits`` of both axes, with effective-learning-rate contours."""
+    """Returns a panel of trials within the ``limits`` of both axes, with contours of the effective learning rate."""
 
     def onto(ax: Axes) -> None:
         for axis, quantity, (low, high) in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
@@ -205,7 +205,7 @@ def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity)
 
 
 def _plane_contours(ax: Axes) -> None:
-    """Draws lines x / y = 10^k, with labels inside the axes at their upper or right ends."""
+    """Draws lines x / y = 10^k. Their labels are inside the axes, at the upper or right ends."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     for power in np.arange(np.ceil(np.log10(left / top)), np.floor(np.log10(right / bottom)) + 1):
         rate = 10.0**power

@@ -1,4 +1,4 @@
-"""Draws verdicts on axes: regimes in strips above, *pays up to* along the bottom, critical batch sizes on curves."""
+"""Draws verdicts on axes: regimes in strips above, *pays up to* at the bottom, and critical batch sizes on curves."""
 
 import math
 from collections.abc import Sequence
@@ -52,9 +52,9 @@ def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[Labelle
 
 
 def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
-    """Draws the regimes of fits in strips above the axes, with ``?`` if their probabilities are too small.
+    """Draws the regimes of fits in strips above the axes, with ``?`` if no regime is probable enough.
 
-    The axes are shaded over batch sizes on which all fits agree. If there are several fits, each strip is labelled.
+    The axes are shaded at batch sizes for which all fits agree. If there are several fits, each strip is labelled.
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
@@ -92,7 +92,7 @@ def runs(names: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: set[str]) -> None:
-    """Draws one regime in a strip. If its name does not fit, it is added to the legend once."""
+    """Draws one regime in a strip. If its name does not fit, the name is added to the legend once."""
     left, right = ends
     strip = Rectangle((left, bottom), right - left, STRIP, transform=ax.get_xaxis_transform(), clip_on=False)
     strip.set(facecolor=REGIME_COLORS[name], edgecolor="white", linewidth=1.0)
@@ -115,10 +115,10 @@ def _strip(ax: Axes, name: str, ends: Ends, bottom: float, share: float, named: 
 
 
 def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -> None:
-    """Draws *pays up to* along the bottom, as intervals and as text, with the first on top. Marks the knees.
+    """Draws *pays up to* along the bottom, as intervals and text, with the first one on top. Also marks the knees.
 
-    Arrows mark ends outside the axes. Uncertain answers are dashed and hollow. On ``small`` axes, the text is in a
-    corner.
+    Arrows mark ends outside the axes. Uncertain answers are dashed and hollow. On ``small`` axes, the text is placed in
+    a corner.
     """
     for one in labelled:
         _knee(ax, one, 4.0 if small else 5.0)
@@ -134,7 +134,7 @@ def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -
 def _knee(ax: Axes, one: LabelledFit, size: float) -> None:
     """Marks an identified critical batch size with a diamond on the curve and a dotted line below it.
 
-    A bound is only shown in the legend, as an arrow head.
+    A bound is shown only in the legend, as an arrowhead.
     """
     fit, verdict = one.points_fit.fit, one.points_fit.verdict
     if fit is None or verdict == "not_identified":
@@ -181,21 +181,21 @@ def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> En
 
 
 def _disc(one: LabelledFit, size: float) -> Look:
-    """Returns the marker of the best estimate, hollow if uncertain."""
+    """Returns the marker of the best estimate, which is hollow if uncertain."""
     face = "white" if one.in_doubt else one.color
     look: Look = {"marker": "o", "markersize": 0.8 * size, "markerfacecolor": face, "markeredgecolor": one.color}
     return look | {"markeredgewidth": 1.1}
 
 
 class _End(NamedTuple):
-    """An end of an interval on an axis, drawn with an arrow unless it is ``stated``."""
+    """An end of an interval on an axis. It is drawn with an arrow unless it is ``stated``."""
 
     place: float
     stated: bool
 
 
 def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
-    """Returns an interval clipped to the limits. Ends that are not reported are at the limits."""
+    """Returns an interval clipped to the limits. Ends that are not reported are placed at the limits."""
     low, high = limits
     has_low, has_high = not math.isnan(extent.low), not math.isnan(extent.high)
     return _End(max(extent.low, low) if has_low else low, has_low), _End(
@@ -257,7 +257,7 @@ def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
 
 
 def _fitting(name: str, share: float) -> str:
-    """Returns a regime's name on one or two lines. Empty if the name does not fit its share of the width."""
+    """Returns a regime's name on one or two lines, or an empty string if it does not fit its share of the width."""
     room = share * CHARACTERS_ACROSS
     words = name.split(" ")
     splits = ["\n".join([" ".join(words[:i]), " ".join(words[i:])]) for i in range(1, len(words))]

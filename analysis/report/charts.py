@@ -1,4 +1,4 @@
-"""Vega-Lite specifications of the page's charts, as plain data, and the marks for their series.
+"""Vega-Lite specifications of the charts on the page, as plain data, and the marks of their series.
 
 Colours are CSS variables of page.css.
 """
@@ -47,10 +47,10 @@ class LegendChart(NamedTuple):
 
     Attributes:
       title: title of the panel.
-      goal: subtitle, such as the data, or how seconds were obtained.
-      marks: marks by their name in the legend.
-      chart: data that charts.js draws: ``spec`` and the rows ``always``.
-      members: studies in the chart.
+      goal: subtitle, such as the data set, or how seconds were obtained.
+      marks: marks, by name in the legend.
+      chart: data drawn by charts.js: ``spec``, and the rows ``always``.
+      members: studies shown in the chart.
       conclusions: sentences below the chart.
     """
 
@@ -63,7 +63,7 @@ class LegendChart(NamedTuple):
 
 
 def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
-    """Returns a mark for each name. Once all colours are used, they repeat with other shapes."""
+    """Returns a mark for each name. Once all colours are used, colours repeat with other shapes."""
     count = len(SHAPES)
     marks = (
         Mark(f"var(--series-{i})", SHAPES[(i + again) % count]) for again in itertools.count() for i in range(count)
@@ -87,7 +87,7 @@ def swatch(mark: Mark) -> Html:
 
 
 def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -> Html:
-    """Returns the panel of a chart with its legend and conclusions.
+    """Returns the panel of a chart, with its legend and conclusions.
 
     Args:
       i: index of the chart on the page.
@@ -122,7 +122,7 @@ def chart_section(
     """Returns a section with charts, notes and a table.
 
     Args:
-      name, title, about: name, title and first paragraph of the section.
+      name, title, about: name, title and introductory paragraph of the section.
       studies: studies, each with the number of its filter group.
       charts_before: number of preceding charts on the page.
       charts: charts to show.
@@ -167,7 +167,7 @@ def config() -> Json:
 
 
 class Channels(NamedTuple):
-    """Encodings shared by most marks of a chart: positions, and the colours and shapes of series."""
+    """Encodings shared by most marks in a chart: the positions, and the colours and shapes of the series."""
 
     x: Json
     y: Json
@@ -190,11 +190,11 @@ class Channels(NamedTuple):
 
 
 def steps(series: Mapping[str, Mark], across: Ends, up: Ends, unit: str, height: int = HEIGHT) -> Json:
-    """Returns the chart of steps to target against batch size. Each layer draws the data set with the same name.
+    """Returns the chart of steps to target against batch size. Each layer draws the data with the same name.
 
     Args:
       series: mark for each series.
-      across, up: axis limits, in ``unit`` and steps.
+      across, up: limits of the axes, in ``unit`` and in steps.
       unit: unit of the batch sizes.
       height: height of the axes in pixels.
     """
@@ -203,7 +203,7 @@ def steps(series: Mapping[str, Mark], across: Ends, up: Ends, unit: str, height:
 
 
 def _behind(own: Channels) -> list[Json]:
-    """Returns layers for regimes, perfect scaling, fits with their regions, *pays up to* and critical batch sizes."""
+    """Returns layers for the regimes, perfect scaling, fits with regions, *pays up to* and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
     diamond = {"type": "point", "shape": "diamond", "size": 90, "strokeWidth": 1.4, "opacity": 1}
@@ -230,7 +230,7 @@ def _behind(own: Channels) -> list[Json]:
 
 
 def _measured(own: Channels) -> list[Json]:
-    """Returns layers for answers with their intervals."""
+    """Returns the layers for answers and their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
     fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
     return [
@@ -256,7 +256,7 @@ def cores(series: Mapping[str, Mark], across: Ends, up: Ends) -> Json:
 
 
 def courses(series: Mapping[str, Mark], title: str, log: bool) -> Json:
-    """Returns the chart of recall against epochs or seconds. Marks are open because curves overlap."""
+    """Returns the chart of recall against epochs or seconds. Marks are unfilled because curves overlap."""
     scale = {"type": "log", "nice": False} if log else {"type": "linear", "zero": True, "nice": False}
     bottom = {"title": title, "grid": False, "tickCount": 6, "format": ".2~g"}
     recall = {"title": "Recall@20 of held-out links, test rows", "tickCount": 6}
@@ -276,7 +276,7 @@ def costs(series: Mapping[str, Mark], seconds: str, least: float) -> Json:
     Args:
       series: mark for each series.
       seconds: title of the vertical axis.
-      least: smallest number of megabytes above 0. Below it, the axis is linear.
+      least: smallest nonzero number of megabytes. Below it, the axis is linear.
     """
     sent = {"title": "counted MB sent per device and step", "tickCount": 6, "format": "~g"}
     took = {"title": seconds, "tickCount": 6, "format": "~g"}
@@ -288,12 +288,12 @@ def costs(series: Mapping[str, Mark], seconds: str, least: float) -> Json:
 
 
 def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
-    """Returns the chart of trials over two metaparameters.
+    """Returns the chart of trials in the plane of two metaparameters.
 
     Args:
       across, up: titles of the axes.
       log: whether each axis is logarithmic.
-      colour: title of the colour scale, which shows recall. Diverged trials are crosses.
+      colour: title of the colour scale, which shows recall. Diverged trials are drawn as crosses.
     """
     open_ = {"nice": False, "padding": 12}
     x, y = (
@@ -322,7 +322,7 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
 
 
 def channels(series: Mapping[str, Mark], x: Json, y: Json) -> Channels:
-    """Returns encodings of positions, and of colours and shapes by series."""
+    """Returns the encodings of positions, and of the colour and shape of each series."""
     tone, form = ({"field": "series", "type": "nominal", "scale": scale, "legend": None} for scale in scales(series))
     return Channels(x, y, tone, form)
 
@@ -334,13 +334,13 @@ def quantity(field: str, title: str, ends: Ends) -> Json:
 
 
 def layer(data: str, mark: Fields, **encoding: Any) -> Json:
-    """Returns a layer that draws the named data. Only marks with a description are exposed to screen readers."""
+    """Returns a layer that draws the data ``name``. Only marks with a description are exposed to screen readers."""
     aria = "description" in encoding
     return {"name": data, "data": {"name": data}, "mark": {**mark, "aria": aria}, "encoding": encoding}
 
 
 def sizing(height: int) -> Json:
-    """Returns the size of a chart that fills the width of its container."""
+    """Returns the settings for a chart that fills the width of its container."""
     return {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}}
 
 

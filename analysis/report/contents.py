@@ -1,4 +1,4 @@
-"""The contents of the page, read once from a store or a release, in groups for the filters."""
+"""The contents of the page, read once from a store or a release, and grouped for the filters."""
 
 import importlib
 import pkgutil
@@ -27,13 +27,13 @@ Looks = tuple[str, str, str, str]  # kind, data set, model and optimizer
 
 
 class FilterGroup(NamedTuple):
-    """Studies that the page shows and hides together, with a common row in the ledger.
+    """Studies that the page shows or hides together. They share a row in the ledger.
 
     Attributes:
       key: name in the page's address.
       kind: a kind in ``kind_views.PRESENTATIONS``.
-      dataset, model, optimizer: names in the filters.
-      search_text: words that the search field matches.
+      dataset, model, optimizer: names shown in the filters.
+      search_text: text that the search field is matched against.
       commits: visible studies.
       waiting: plans of requested studies that are not visible yet.
     """
@@ -60,8 +60,8 @@ class PageContents(NamedTuple):
     Attributes:
       commits: visible studies, sorted by name.
       groups: groups, in page order.
-      goals: batch-size workloads, each with the number of its group.
-      measured: studies of other kinds with a section, each with the number of its group, by kind.
+      goals: batch-size workloads with their targets, each with the number of its group.
+      measured: studies of the other kinds that have a section, by kind, each with the number of its group.
       runs: rows of the studies table.
     """
 
@@ -117,7 +117,7 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
 
 
 def goal_groups(goals: Sequence[WorkloadRow]) -> dict[Hashable, FilterGroup]:
-    """Returns a group for each workload, by the name of its first study."""
+    """Returns one group per workload, by the name of its first study."""
     groups: dict[Hashable, FilterGroup] = {}
     for goal in goals:
         one = goal.workload
@@ -133,7 +133,7 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[Hashable, FilterGroup]:
 
 
 def section_groups(kind: str, studies: Sequence[Any], commits: Mapping[str, Commit]) -> dict[Hashable, FilterGroup]:
-    """Returns groups of studies of a kind with equal names in the filters. The search also matches other words."""
+    """Returns groups of studies of one kind that have equal names in the filters. Each group also has search terms."""
     section = kind_views.PRESENTATIONS[kind].section
     assert section is not None
     words = importlib.import_module(section.module).words
@@ -161,7 +161,7 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
 
 
 def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[Looks, list[T]]:
-    """Groups items by their study's kind and its names in the filters."""
+    """Groups items by the kind of their study and its names in the filters."""
     return grouped(items, lambda item: _looks(study_of(item)))
 
 
@@ -175,6 +175,6 @@ def _group(
     commits: Sequence[Commit] = (),
     waiting: Sequence[Plan] = (),
 ) -> FilterGroup:
-    """Returns a group that the search finds by ``words`` or, by default, by its names."""
+    """Returns a group with the search terms ``words`` or, by default, its names."""
     search_text = " ".join(list(words) or names).replace("_", " ")
     return FilterGroup("/".join(names[1:]), *names, search_text, commits, waiting)

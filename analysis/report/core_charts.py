@@ -1,4 +1,4 @@
-"""Charts of factorizations: seconds per epoch over cores, and recall by solver, number format and metaparameters."""
+"""Charts of factorizations: seconds per epoch against cores, and recall by solver, number format and metaparameters."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def _curves(studies: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 
 def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
-    """Yields seconds per epoch against cores, one chart per data size and device. Emulated cores are omitted."""
+    """Yields charts of seconds per epoch against cores, one per data size and device. Emulated cores are omitted."""
     alike: dict[tuple[str, str], list[CoreCurveFit]] = {}
     for curve in _curves(studies):
         hardware = curve.representative.hardware
@@ -67,7 +67,7 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart
 
 
 def over_seconds(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
-    """Yields recall against seconds of solving, one series per solver."""
+    """Yields charts of recall against solve time, with one series per solver."""
     for group in recall_figures.by_solver(studies):
         one = group[0]
         cores = labels.span([one.study.cores], "core")
@@ -76,7 +76,7 @@ def over_seconds(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendCha
 
 
 def over_formats(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
-    """Yields recall against epochs, one series per number format."""
+    """Yields charts of recall against epochs, with one series per number format."""
     for group in recall_figures.by_format(studies):
         one = group[0]
         norms = one.study.space["norm_penalty"].values
@@ -86,7 +86,7 @@ def over_formats(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendCha
 
 
 def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
-    """Yields recall over the plane of unobserved weight and norm penalty."""
+    """Yields charts of recall in the plane of unobserved weight and norm penalty."""
     for members in recall_figures.by_trial(studies):
         one = members[0]  # the trials are the same for all core counts
         last, rows, split = one.last, [], SPLITS[one.chosen_by]
@@ -126,7 +126,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChar
 
 
 def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence[str], timed: bool) -> LegendChart:
-    """Returns the recall of one trial for each member of ``group``: the best trial of the best member."""
+    """Returns the recall of one trial, the best member's best trial, for each member of ``group``."""
     best = recall_figures.best_of(group)
     trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
     rows: list[Json] = []
@@ -155,7 +155,7 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
 
 
 def _verdict(core_fit: CoreCurveFit) -> str:
-    """Returns the verdict on a curve over cores, as one paragraph."""
+    """Returns the verdict on a curve over cores as one paragraph."""
     return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(core_fit)).replace("\n", " ")
 
 

@@ -61,7 +61,7 @@ OF_WORKLOADS = " ".join(
 
 
 def curves(charts: Sequence[StepsChart]) -> Html:
-    """Returns the section with panels of steps to target. page.js draws the charts into them."""
+    """Returns the section with the panels of steps to target, into which page.js draws the charts."""
     if not charts:
         missing = tag("p", "No trial reached its target in any study over batch sizes.", class_="none")
         return section("curves", TITLE, missing)
@@ -109,7 +109,7 @@ def _panel(i: int, one: StepsChart) -> Html:
 
 
 def _figure(at: int, one: StepsChart, name: str | None) -> Html:
-    """Returns a chart, with a caption if its panel has several charts."""
+    """Returns a chart. It has a caption if its panel has several charts."""
     of = f", {name} answers" if name else ""
     label = chart_name(f"{TITLE.lower()}, {one.title}{of}", one.goal)
     chart = tag("div", class_="chart", data_chart=str(at), role="group", aria_label=label)
@@ -140,7 +140,7 @@ def _hyperbola(points_fit: PointsFit, of: str) -> str:
 
 
 def _regimes(points_fit: PointsFit, name: str = "") -> Html:
-    """Returns the coloured regimes of a fit, with ``name`` as a heading if given."""
+    """Returns the coloured regimes of a fit. If ``name`` is given, it is used as a heading."""
     runs = [
         tag("span", words, class_=f"regime r{regime}") for regime, words in workload_rows.regimes_in_words(points_fit)
     ]
@@ -158,7 +158,7 @@ def _checks(checks: Sequence[Check]) -> list[Html]:
 
 
 def _check(check: Check) -> list[str]:
-    """Describes an assumption, with the observed value."""
+    """Describes an assumption and the observed value."""
     sign, words = OUTCOMES[check.outcome]
     assumed = f"{check.assumption}: {assumptions.ASSUMPTIONS[check.assumption]}"
     return [
@@ -186,7 +186,7 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
 
 
 def _legend(fitted: Sequence[PointsFit]) -> Html:
-    """Returns the meanings of all doubts in the table."""
+    """Returns explanations of all doubts that occur in the table."""
     found = {name for points_fit in fitted for name in fits.doubts(points_fit)}
     pairs = [(words, assumptions.FINDINGS[name]) for name, words in DOUBTS.items() if name in found]
     if not pairs:
@@ -228,7 +228,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
 
 
 def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
-    """Returns a cell with *pays up to* as text and as a bar, *efficient up to*, and the critical batch size."""
+    """Returns a cell with *pays up to* (as text and as a bar), *efficient up to* and the critical batch size."""
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
     pays, efficient = fits.extents_in_words(points_fit)
@@ -247,7 +247,7 @@ def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
 
 
 def _place(points_fit: PointsFit) -> float | str:
-    """Returns the number by which cells are sorted: the best value of *pays up to*, or its bound."""
+    """Returns the number by which cells are sorted: the best value of *pays up to*, or else its bound."""
     pays = points_fit.extents.pays[:3] if points_fit.extents else ()
     return next((value for value in pays if math.isfinite(value)), "")
 

@@ -36,7 +36,7 @@ OF_CORES = (
 
 
 def words(studies: Sequence[MeasuredFactorization]) -> list[str]:
-    """Returns the words by which the search finds factorizations."""
+    """Returns the search terms for factorizations."""
     return list(map(labels.title, studies))
 
 
@@ -54,7 +54,7 @@ def section(
 
 
 def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
-    """Returns a factorization's table row. ``values`` is its row of ``analysis.cores.factorizations.table``."""
+    """Returns a factorization's table row. ``values`` is its row in ``analysis.cores.factorizations.table``."""
     recalls = _values(values, "recall_20", "recall_50")
     metaparameters = _values(values, "unobserved_weight", "norm_penalty")
     diverged = one.chosen is None and one.ledger.infeasible
@@ -79,7 +79,7 @@ def _values(values: Mapping[Hashable, Any], *names: str) -> list[float | None]:
 
 
 def _seconds(values: Mapping[Hashable, Any]) -> Cell:
-    """Returns a cell with the median over epochs and their middle half."""
+    """Returns a cell with the median and the middle half of the epoch times."""
     middle, low, high = _values(values, "seconds_per_epoch", "seconds_low", "seconds_high")
     if middle is None or low is None or high is None:
         return number(middle)

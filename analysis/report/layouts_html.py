@@ -34,7 +34,7 @@ OF_LAYOUTS = (
 
 
 def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LegendChart]:
-    """Returns a chart per model, engine and device count. Emulated devices have only predicted seconds."""
+    """Returns one chart per model, engine and device count. For emulated devices, only predicted seconds are shown."""
     made = []
     for title, _, members in layout_figures.groups(layouts):
         seconds, how = layout_figures.seconds_of(members)
@@ -63,7 +63,7 @@ def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
 
 
 def words(studies: Sequence[MeasuredLayout]) -> list[str]:
-    """Returns the words by which the search finds layouts."""
+    """Returns the search terms for layouts."""
     found: dict[str, None] = {}
     for one in studies:
         own = one.study

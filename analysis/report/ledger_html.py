@@ -35,7 +35,7 @@ COMPUTING = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy")
 
 
 def ledger(groups: Sequence[FilterGroup]) -> Html:
-    """Returns the ledger of every workload, and their sum."""
+    """Returns the ledgers of all workloads, and their sum."""
     total = of_all(group.ledger for group in groups)
     shown = [field for field in Ledger._fields if field in ("planned", "complete", "missing") or getattr(total, field)]
     words = ["workload", "studies", *(field.replace("_", " ") for field in shown)]
@@ -65,7 +65,7 @@ def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str]) -> 
 
 
 def _sum(total: Ledger) -> str:
-    """Describes the ledger as a sum, with the result of checking it."""
+    """Writes the ledger as a sum, and reports whether the sum is correct."""
     parts = [
         f"{count:,} {field.replace('_', ' ')}"
         for field, count in zip(total._fields[1:], total[1:], strict=True)
@@ -85,7 +85,7 @@ def _or(words: Sequence[str]) -> str:
 
 
 def provenance(contents: PageContents) -> Html:
-    """Returns the code, devices and software of all studies, and the hashes of their tables."""
+    """Returns the section with the code, devices and software of all studies, and the hashes of their tables."""
     recorded = {commit.name for commit in contents.commits if KINDS[commit.kind].recorded}
     measured = [run for run in contents.runs if run["study"] not in recorded]
     groups = grouped(measured, lambda run: (_code(run), _device(run), _software(run)))
@@ -139,7 +139,7 @@ def _software(run: Run) -> str:
 
 
 def _packages(text: str) -> Json:
-    """Returns versions by name. The text is untrusted, and ignored if it is not a JSON object."""
+    """Returns package versions by name. The text is untrusted and ignored unless it is a JSON object."""
     try:
         versions = json.loads(text)
     except (ValueError, RecursionError):

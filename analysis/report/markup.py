@@ -1,4 +1,4 @@
-"""HTML elements. All text from elsewhere is escaped."""
+"""Creates HTML elements. Text from outside is always escaped."""
 
 import html
 import re
@@ -14,7 +14,7 @@ class Html(str):
 
 
 class Cell(NamedTuple):
-    """A table cell: its content, its sort value (None sorts by content) and its CSS class."""
+    """A table cell: its content, its sort key (None sorts by content) and its CSS class."""
 
     shown: str
     value: float | str | None = None
@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 
 
 def upright(text: str, backslash: str = "\\") -> str:
-    """Escapes bidirectional control characters, which could make a name look like a different one."""
+    """Escapes bidirectional control characters, which could make one name look like another."""
     return _TURNS.sub(lambda found: f"{backslash}u{ord(found[0]):04x}", text)
 
 
@@ -31,7 +31,7 @@ def _escaped(text: str) -> str:
 
 
 def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
-    """Returns an element. ``class_`` becomes class, ``data_kind`` becomes data-kind, and None is omitted."""
+    """Returns an element. ``class_`` becomes class, ``data_kind`` becomes data-kind. Values of None are omitted."""
     pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
@@ -41,14 +41,14 @@ def tag(name: str, /, *children: str, **attributes: str | None) -> Html:
 
 
 def join(children: Iterable[str]) -> Html:
-    """Concatenates children, and escapes those that are not HTML."""
+    """Concatenates children, escaping those that are not HTML."""
     return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
 
 
 def section(
     name: str, title: str, *content: str, about: str | None = None, groups: Iterable[int] | None = None
 ) -> Html:
-    """Returns a collapsible section of the page, which is visible while any of ``groups`` is."""
+    """Returns a collapsible section of the page. It is visible while any of ``groups`` is visible."""
     paragraphs = [tag("p", about, class_="about")] if about else []
     shown = None if groups is None else " ".join(dict.fromkeys(map(str, groups)))
     fold = tag("details", tag("summary", tag("h2", title)), *paragraphs, *content, class_="fold", open="")
@@ -70,7 +70,7 @@ def number(value: float | None, shown: str | None = None) -> Cell:
 def table(
     name: str, heads: Sequence[str], rows: Sequence[Html], foot: Sequence[Html] = (), look: str | None = None
 ) -> Html:
-    """Returns a table with sortable columns, in a box that scrolls sideways.
+    """Returns a table with sortable columns, in a container that scrolls horizontally.
 
     Args:
       name: accessible name.

@@ -1,4 +1,4 @@
-"""The report page: all sections, styles, scripts and data in one file that makes no network requests."""
+"""The report page: a single file with all sections, styles, scripts and data. It makes no network requests."""
 
 import base64
 import hashlib
@@ -46,7 +46,7 @@ WORDS = {"kind": "kind of study", "dataset": "data set"}
 
 
 def write(folder: Location, out: str | Path, target: TargetRequest, report: Report) -> int:
-    """Renders a store or a release as a page, writes it and returns its size in bytes.
+    """Renders a store or a release as a page, writes the page and returns its size in bytes.
 
     Args:
       folder: folder of the store.
@@ -67,7 +67,7 @@ def write(folder: Location, out: str | Path, target: TargetRequest, report: Repo
 
 
 def render(contents: PageContents, bundle: str, report: Report | None = None) -> str:
-    """Returns the page as text. It depends only on the studies. ``report`` is called with progress lines."""
+    """Returns the page as text, which depends only on the studies. ``report`` is called with progress lines."""
     curves = steps_charts.steps_charts(contents.goals)
     of_payoff = payoff_html.payoff(contents.goals, contents.measured[kind_views.CORES], report)
     drawn = [chart for one in curves for chart in one.charts.values()]
@@ -139,7 +139,7 @@ def _footer() -> Html:
 
 
 def _policy(*scripts: str) -> str:
-    """Returns the content security policy, which allows the page's own scripts (by hash) and no connections."""
+    """Returns the content security policy. It allows only the page's own scripts (by hash) and no connections."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{own}'" for own in hashes)
     return (
@@ -186,7 +186,7 @@ def _header(contents: PageContents) -> Html:
 
 
 def _circumstances(runs: Sequence[Run], kinds: Collection[str]) -> str:
-    """Returns the questions that the page answers, with the dates, devices and software of its measurements."""
+    """Returns the questions answered by the page, and the dates, devices and software of its measurements."""
     own = [run for run in runs if run["started_at"]]
     days = sorted(str(run["started_at"])[:10] for run in own)
     devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})

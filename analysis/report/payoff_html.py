@@ -34,7 +34,7 @@ def payoff(
     factorizations: Sequence[tuple[int, MeasuredFactorization]],
     report: Report | None = None,
 ) -> Html:
-    """Returns the table, with a row per curve fit and device kind, and per factorization over cores.
+    """Returns the table. It has one row per curve fit and device kind, and one row per factorization over cores.
 
     ``report`` is called with progress lines.
     """
@@ -62,7 +62,7 @@ def _row(group_number: int, one: Answer) -> Html:
 
 
 def _last(last: LastDoubling | None) -> Cell:
-    """Returns a cell with the answer as text, sorted by its best value or, if that is missing, by its bound."""
+    """Returns a cell with the answer as text. It is sorted by the best value or, if that is missing, by the bound."""
     if last is None:
         return Cell("", "", "number")
     stated = [value for value in (last.best, last.low, last.high) if not math.isnan(value)]
@@ -70,7 +70,7 @@ def _last(last: LastDoubling | None) -> Cell:
 
 
 def _extent(one: Extent | None) -> Cell:
-    """Returns a cell with the answer as text, sorted in the same way."""
+    """Returns a cell with the answer as text, with the same sort order as ``_last``."""
     if one is None:
         return Cell("", "", "number")
     stated = [value for value in one[:3] if not math.isnan(value)]

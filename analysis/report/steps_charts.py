@@ -29,14 +29,14 @@ Member = tuple[int, WorkloadRow]  # filter group number, and a workload
 
 
 class StepsChart(NamedTuple):
-    """A chart of selected answers and, if there are any, a second one of confirmed answers.
+    """A chart of selected answers and, if there are confirmed answers, a second chart of these.
 
     Attributes:
       members: workloads with a curve, each with the number of its filter group.
       marks: marks of the members.
-      charts: data that charts.js draws, by chart name: ``spec``, and rows. Rows in ``always`` are always shown, rows in
-        ``several`` while no workload is selected, and rows in ``focused`` for the selected workload. ``w`` is the
-        number of a row's filter group.
+      charts: data drawn by charts.js, by chart name: ``spec`` and rows. Rows in ``always`` are always shown. Rows in
+        ``several`` are shown while no workload is selected, and rows in ``focused`` only for the selected workload.
+        ``w`` is the number of a row's filter group.
       without: workloads without a curve.
     """
 
@@ -52,7 +52,7 @@ class StepsChart(NamedTuple):
 
     @property
     def goal(self) -> str:
-        """Subtitle: the target, the number of trials per point, and whether they were pruned."""
+        """Subtitle with the target, the number of trials per point, and whether trials were pruned."""
         lines = [goal.fitted for _, goal in self.members if goal.fitted and goal.fitted.drawable]
         first = self.members[0][1]
         return f"{first.target_text} · {pages.trial_counts(lines)}" if lines else first.target_text
@@ -81,7 +81,7 @@ def _has_points(goal: WorkloadRow) -> bool:
 
 
 def _charts(members: Sequence[Member], own_marks: Sequence[Mark], height: int) -> dict[str, Json]:
-    """Returns the chart of each kind of answer. They share their axes, so they can be compared."""
+    """Returns one chart for each kind of answer. The charts share their axes, so they can be compared."""
     lines = [goal.fitted for _, goal in members if goal.fitted]
     across = ticks.limits([size for line in lines for size in _sizes(line)], 0.6, 0.6)
     up = ticks.limits([steps for line in lines for steps in _heights(line)], 0.9, 0.6)
@@ -148,7 +148,7 @@ def _fitted(
 
 
 def _points(goal: WorkloadRow) -> Iterator[Json]:
-    """Yields the selected answers. If no trial reached the target, the point is open and at the budget."""
+    """Yields the selected answers. If no trial reached the target, an open point is drawn at the budget."""
     assert goal.fitted is not None
     points = goal.fitted.selected.points
     heading = f"{goal.workload.title} · {goal.target_text}"
@@ -167,7 +167,7 @@ def _lines(heading: str, pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _confirmed(goal: WorkloadRow, up: Ends) -> Iterator[Json]:
-    """Yields medians and ranges of reruns. If the median never reached the target, the point is open and at the top."""
+    """Yields medians and ranges of reruns. If the median missed the target, an open point is drawn at the top."""
     assert goal.fitted is not None
     heading = f"{goal.workload.title} · {goal.target_text}"
     for one in goal.fitted.confirmations:
@@ -218,7 +218,7 @@ def _heights(line: CurveFits) -> list[float]:
 
 
 def _round(rows: dict[str, ChartRows]) -> dict[str, ChartRows]:
-    """Rounds numbers to five digits, which keeps the page small without visible changes."""
+    """Rounds numbers to five digits, which keeps the page small without visible differences."""
     return {
         name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
         for name, own in rows.items()

@@ -1,4 +1,4 @@
-"""Workloads over batch sizes, each with a target and its results, and the wording on the page."""
+"""Workloads with their targets and results, and functions that describe them on the page."""
 
 import itertools
 import math
@@ -36,9 +36,9 @@ class WorkloadRow(NamedTuple):
 
     Attributes:
       workload: the studies.
-      fitted: curve with its fits, or None without a target.
+      fitted: the curve with its fits, or None if there is no target.
       metric: error to show, or None if there are no measurements.
-      best: lowest error by batch size. With a target, only for batch sizes at which it was missed.
+      best: lowest error by batch size. If there is a target, only for batch sizes at which it was missed.
     """
 
     workload: WorkloadStudies
@@ -57,18 +57,18 @@ class WorkloadRow(NamedTuple):
 
     @property
     def target_text(self) -> str:
-        """Target in words."""
+        """Target as text."""
         return self.fitted.curve.target_text if self.fitted else "no target"
 
     @property
     def series(self) -> str:
-        """The name of the series within its panel."""
+        """Name of the series within its panel."""
         one = self.workload
         return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
 
 
 def read_goals(folder: Folder, target: TargetRequest = None, move: OnCount = lambda _: None) -> list[WorkloadRow]:
-    """Reads every batch-size workload, once for each of its targets.
+    """Reads all batch-size workloads, once per target.
 
     Args:
       folder: folder of the store or release.
@@ -95,19 +95,19 @@ def answers(goal: WorkloadRow) -> list[tuple[str, PointsFit]]:
 
 
 def reason(goal: WorkloadRow, points_fit: PointsFit) -> str:
-    """Returns the reason for a verdict, without the workload's distinction, which the page shows elsewhere."""
+    """Returns the reason for a verdict. Omits distinguishing fields of the workload, which are shown elsewhere."""
     return points_fit.reason.removeprefix(f"{goal.workload.distinction}; ")
 
 
 def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, float] | None:
-    """Returns the low end, best value and high end of *pays up to*, as positions on a logarithmic axis.
+    """Returns the lower end, best value and upper end of *pays up to*, as positions on a logarithmic axis.
 
     Args:
       points_fit: a fit.
       ends: batch sizes at positions 0 and 1.
 
     Returns:
-      The positions, or None if there is no end. The best value is None if it is beyond the data.
+      The positions, or None if both ends are open. The best value is None if it is beyond the data.
     """
     pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
     if pays.verdict == "not_identified":
@@ -121,7 +121,7 @@ def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, floa
 
 
 def pays(goal: WorkloadRow) -> str:
-    """Returns *pays up to* as selected, such as ``96 [64, 210]``, or an empty string without a curve."""
+    """Returns the selected *pays up to*, such as ``96 [64, 210]``, or an empty string if there is no curve."""
     fitted = goal.fitted
     return fits.extents_in_words(fitted.selected)[0] if fitted and fitted.drawable else ""
 

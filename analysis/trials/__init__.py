@@ -1,1 +1,1 @@
-"""Trials of a search: when each reached a target, and summaries of them."""
+"""Trials of a search: when each trial reached a target, and summaries over trials."""

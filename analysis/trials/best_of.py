@@ -1,7 +1,7 @@
-"""Best of k: the median steps of the best trial over random searches of k trials, estimated from n trials.
+"""Best of k: the median number of steps of the best trial in random searches of k trials, estimated from n trials.
 
 All estimates use ranks among the n trials, without assuming a distribution for steps to target. A trial that never
-reached the target has infinite steps. Rank 1 is the best trial.
+reached the target counts as infinitely many steps. Rank 1 is the best trial.
 """
 
 import math
@@ -16,11 +16,11 @@ MOST_MISSES = 0.1  # if more than this fraction of searches with half of the tri
 
 
 class Ranks(NamedTuple):
-    """Ranks of the trials that bound the median best of k. A rank is None if there are too few trials for a bound.
+    """Ranks of the trials that bound the median best of k. A rank is None if there are too few trials for the bound.
 
     Attributes:
       median: rank of the estimate.
-      low, high: ranks of the ends of a 90 % band, each a 95 % bound.
+      low, high: ranks of the ends of a 90 % band. Each end is a 95 % bound.
     """
 
     median: int
@@ -32,8 +32,9 @@ class Median(NamedTuple):
     """The median best of k in steps, +inf if the target was not reached.
 
     Attributes:
-      low, high: the estimate lies in (low, high].
-      band_low, band_high: the true median lies in (band_low, band_high] with 90 % confidence. An open end is NaN.
+      low, high: bounds on the estimate, which lies in (low, high].
+      band_low, band_high: bounds on the true median, which lies in (band_low, band_high] with 90 % confidence. An open
+        end is NaN.
     """
 
     low: float
@@ -43,7 +44,7 @@ class Median(NamedTuple):
 
 
 def largest_with_band(n: int) -> int:
-    """Returns the largest k (at least 1) whose band from n trials has a lower end: .5^(n/k) ≤ .05, k ≤ .23 n."""
+    """Returns the largest k >= 1 for which the band from n trials has a lower end: .5^(n/k) ≤ .05, so k ≤ .23 n."""
     return max(1, int(n / math.log2(1 / TAIL)))
 
 
@@ -51,8 +52,8 @@ def ranks(n: int, k: int) -> Ranks:
     """Returns the ranks of the median best of k among n trials, 1 ≤ k ≤ n.
 
     The best of k random trials is at most x with probability 1 − (1 − F(x))^k, so its median is the quantile q = 1 −
-    .5^(1/k) of single trials. The band for this quantile uses order statistics: Binomial(n, q) of n trials are below
-    it. The estimate is the median of the best over all subsets of k of the n trials.
+    .5^(1/k) of single trials. The band for this quantile uses order statistics: the number of trials below it has the
+    distribution Binomial(n, q). The estimate is the median, over all subsets of k of the n trials, of the best trial.
     """
     median = int(np.argmax(_missed(n, k) <= 0.5 + 1e-12)) + 1
     below = special.bdtr(np.arange(n), n, -np.expm1(-math.log(2) / k))  # P(at most 0, 1, ... n - 1 trials)
@@ -62,10 +63,10 @@ def ranks(n: int, k: int) -> Ranks:
 
 
 def median(low: np.ndarray, high: np.ndarray, k: int) -> Median:
-    """Returns the median best of k with its band, for any steps of the trials within their intervals.
+    """Returns the median best of k with its band. The result is valid for any steps within the trials' intervals.
 
     Args:
-      low, high: float64[n], trial i needed more than low[i] and at most high[i] steps. Both are +inf if it never
+      low, high: float64[n]. Trial i needed more than low[i] and at most high[i] steps. Both are +inf if the trial never
         reached the target.
       k: 1 ≤ k ≤ n.
     """
@@ -84,8 +85,8 @@ def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
 
     Args:
       reached: number of trials that reached the target.
-      undecided: number of trials with an unknown outcome. They count as failures for the low end, and as successes for
-        the high end.
+      undecided: number of trials with unknown outcome. They count as failures for the lower end, and as successes for
+        the upper end.
       n: total number of trials.
     """
     most = reached + undecided
@@ -95,7 +96,7 @@ def share(reached: int, undecided: int, n: int) -> tuple[float, float]:
 
 
 def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
-    """Returns E[steps | reached] / P(reached): expected steps until success, if failures cost the same.
+    """Returns E[steps | reached] / P(reached): the expected steps until success, if failed trials cost the same.
 
     Auger and Hansen (2005) call this success performance. The ends do not include sampling error.
 
@@ -103,8 +104,8 @@ def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
       low, high: see ``median``. For a trial with an unknown outcome, only high is +inf.
 
     Returns:
-      Ends (first, second], due to the intervals and to trials with an unknown outcome. Both are +inf if no trial
-      reached the target.
+      The ends of (first, second], which reflect the trials' intervals and trials with unknown outcome. Both are +inf if
+      no trial reached the target.
     """
     reached = np.isfinite(high)
     undecided = np.sort(low[np.isfinite(low) & ~reached])
@@ -117,17 +118,18 @@ def expected_steps(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
 
 
 def fall(high: np.ndarray) -> float:
-    """Returns the relative loss of the best of half of the trials over the best of all: .1 is 10 % more steps.
+    """Returns how much worse the best of half of the trials is than the best of all: .1 means 10 % more steps.
 
-    The loss is a geometric mean over all halves that reach the target, in closed form. Its logarithm is an unbiased
-    estimate of the decrease in the log of the minimum from k/2 to k trials. (The median over halves depends only on the
+    The result is a geometric mean, in closed form, over all halves that reach the target. Its logarithm is an unbiased
+    estimate of the decrease of the log minimum from k/2 to k trials. (A median over halves would depend only on the
     best two trials.)
 
     Args:
-      high: float64[k], steps at which each trial was seen at the target, or +inf.
+      high: float64[k], step of the evaluation at which each trial was at the target, or +inf.
 
     Returns:
-      The relative difference, +inf if more than one half in ten misses the target, or NaN for fewer than two trials.
+      The relative difference. It is +inf if more than 10 % of the halves miss the target, and NaN for fewer than two
+      trials.
     """
     k, reached = len(high), int(np.isfinite(high).sum())
     if k < 2:
@@ -141,16 +143,17 @@ def fall(high: np.ndarray) -> float:
 
 
 def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
-    """Judges whether the minimum still decreases as the number of trials doubles from k/2 to k.
+    """Judges whether the minimum still decreases when the number of trials doubles from k/2 to k.
 
-    Steps are taken from the evaluation at which a trial was seen at the target, so evaluations limit the resolution.
+    The steps of a trial are those of the evaluation at which it was at the target, so the evaluations limit the
+    resolution.
 
     Args:
       low, high: float64[k], see ``expected_steps``.
 
     Returns:
-      no: it decreases by more than 10 %, according to ``fall``.
-      yes: it does not, and the bands of the medians best of k/8.6 and k/4.3 are within 10 % of each other.
+      no: the minimum decreases by more than 10 %, according to ``fall``.
+      yes: it does not, and the bands of the median best of k/8.6 and of k/4.3 are within 10 % of each other.
       unclear: the data show neither.
     """
     latest, k = np.sort(high), largest_with_band(len(high))
@@ -166,5 +169,5 @@ def sampled_enough(low: np.ndarray, high: np.ndarray) -> str:
 
 
 def _missed(n: int, k: int) -> np.ndarray:
-    """Returns the probability that a subset of k of n trials misses all of the best 1, 2, ... n: float64[n]."""
+    """Returns the probability that a subset of k of the n trials misses all of the best 1, 2, ... n: float64[n]."""
     return np.cumprod((n - k - np.arange(n)) / (n - np.arange(n)))

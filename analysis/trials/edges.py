@@ -25,8 +25,8 @@ class Edge(NamedTuple):
       metaparameter: name of the metaparameter.
       side: low or high.
       value: value at this end of the range.
-      shown: whether half of the best trials are right at the end. Otherwise, the optimum may be some distance from it,
-        or beyond it.
+      shown: whether half of the best trials are right at the end. If not, the optimum may be at some distance inside
+        the range, or beyond the end.
     """
 
     metaparameter: str
@@ -41,17 +41,17 @@ class Edge(NamedTuple):
 def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: SearchSpace) -> list[Edge] | None:
     """Returns the ends at which the best trials cluster.
 
-    The best trials are the tenth with the fewest steps, at least three. Ties go to the first ones. An end is *shown* if
-    at least half of the best trials lie in the outer tenth of the range at that end, which chance would cause at any
-    end in 5 % of studies. It is *perhaps* an edge if the best trials lie closer to it than they would by chance in 10 %
-    of studies, and are not detached from it: their spread explains the gap between the end and the nearest trial. All
-    distances are on the scale of the range. Natural limits do not count: metaparameters are not negative, and
-    ``FRACTIONS`` are at most 1.
+    The best trials are the 10 % with the fewest steps, but at least three. Ties go to earlier trials. An end is *shown*
+    if at least half of the best trials lie in the outer tenth of the range at that end. By chance, this would happen at
+    some end in 5 % of studies. An end is *perhaps* an edge under two conditions. First, the best trials are so close to
+    it that chance would explain it in only 10 % of studies. Second, they are not detached from it: their spread
+    explains the gap between the end and the nearest trial. All distances are measured on the scale of the range.
+    Natural limits do not count: metaparameters cannot be negative, and ``FRACTIONS`` cannot exceed 1.
 
     Args:
-      values: float64[n] by metaparameter. A metaparameter that is missing, or has only one or two possible values, has
-        no ends.
-      high: float64[n], steps at which each trial was seen at the target, or +inf.
+      values: float64[n], by metaparameter. Metaparameters that are missing, or have only one or two possible values,
+        have no ends.
+      high: float64[n], step of the evaluation at which each trial was at the target, or +inf.
       space: ranges of the metaparameters.
 
     Returns:
@@ -78,8 +78,8 @@ def find_edges(values: Mapping[str, np.ndarray], high: np.ndarray, space: Search
 def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Returns the positions of values in a range, from 0 to 1 on the range's scale: float64[n].
 
-    Each integer or discrete value gets an equal share of the range, and lies in the middle of this share. Values
-    outside the range lie at its ends.
+    Each integer or discrete value gets an equal share of the range, and is placed in the middle of this share. Values
+    outside the range are placed at its ends.
     """
     numbers = np.asarray(values, np.float64)
     if ranged.scale == "DISCRETE":
@@ -94,7 +94,7 @@ def positions(ranged: Range, values: Sequence[float] | np.ndarray) -> np.ndarray
 
 
 def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
-    """Returns the probability of this count in the outer part under a uniform distribution, or 1 for less than half."""
+    """Returns the probability, if uniform, of at least this count in the outer part, or 1 if it is less than half."""
     count = _count(ranged)
     outer = max(1, math.floor(OUTER * count)) / count if count < math.inf else OUTER
     outside, n = int((distance < outer + 1e-9).sum()), len(distance)
@@ -102,12 +102,12 @@ def _chance_of_crowd(distance: np.ndarray, ranged: Range) -> float:
 
 
 def _chance_of_nearness(distance: np.ndarray) -> float:
-    """Returns the probability of such a small mean distance if uniform. The normal approximation overstates it."""
+    """Returns the probability of such a small mean distance if uniform. The normal approximation overestimates it."""
     return float(special.ndtr((distance.mean() - 0.5) * math.sqrt(12 * len(distance))))
 
 
 def _is_attached(distance: np.ndarray, ranged: Range) -> bool:
-    """Returns whether values spread evenly up to the end may leave such a gap."""
+    """Returns whether values that are spread evenly up to the end could leave such a gap."""
     nearest = distance.min() - 0.5 / _count(ranged)
     spread = np.ptp(distance)
     return bool(nearest <= spread * (RISK_DETACHED ** (1 / (1 - len(distance))) - 1) + 1e-9)
@@ -120,7 +120,7 @@ def _scaled(ranged: Range, value: float | np.ndarray) -> np.ndarray:
 
 
 def _count(ranged: Range) -> float:
-    """Returns the number of values in a range."""
+    """Returns the number of possible values in a range."""
     if ranged.scale == "DISCRETE":
         return len(set(ranged.values))
     assert ranged.low is not None and ranged.high is not None

@@ -1,4 +1,4 @@
-"""Medians: the steps within which half of all searches of k trials succeed, with a band and two checks."""
+"""Medians: the number of steps within which half of all searches of k trials succeed, with a band and two checks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,8 +30,8 @@ class TrialCounts(NamedTuple):
     """Requested numbers of trials.
 
     Attributes:
-      trials: trials to use from each study. None uses the smallest number of trials in any study of its curve.
-      best_of: trials per search. None uses the largest number for which the band has a lower end.
+      trials: number of trials to use from each study. None uses the smallest number in any study of the curve.
+      best_of: number of trials per search. None uses the largest number for which the band has a lower end.
     """
 
     trials: int | None = None
@@ -42,7 +42,7 @@ ALL = TrialCounts()
 
 
 class Summary(NamedTuple):
-    """Results for one study under the median rule, with NaN for unknown numbers.
+    """Results for one study under the median rule. Unknown numbers are NaN.
 
     The fields are those of ``columns.MEDIANS``, with the edges from ``edges.find_edges``.
     """
@@ -60,12 +60,12 @@ class Summary(NamedTuple):
 
 
 def equal_counts(studies: Sequence[StudyTrials]) -> int:
-    """Returns the smallest positive number of counting trials over the studies of a curve, or 0."""
+    """Returns the smallest nonzero number of trials that count in any study of a curve, or 0 if all are 0."""
     return min((each.k for each in studies if each.k), default=0)
 
 
 def summarize(of: StudyTrials, count: int, best: int) -> Summary:
-    """Summarizes the median best of ``best`` from the first ``count`` trials of a study (1 ≤ best ≤ count ≤ k)."""
+    """Summarizes the median best of ``best``, using a study's first ``count`` trials (1 ≤ best ≤ count ≤ k)."""
     rows = of.rows_in_k.iloc[:count]
     low, high = trials.bounds(rows)
     reached, undecided = int(np.isfinite(high).sum()), int((np.isfinite(low) & ~np.isfinite(high)).sum())
@@ -87,11 +87,11 @@ def summarize(of: StudyTrials, count: int, best: int) -> Summary:
 def answer(
     overview: Overview, request: steps.Wanted = None, requested: TrialCounts = ALL
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Returns the medians of a store, and notes, one sentence each.
+    """Returns the medians of a store, and notes of one sentence each.
 
     Returns:
-      The table ``MEDIAN_COLUMNS`` followed by ``study`` (its name), for unpruned studies. Whole numbers are Int64. A
-      study with fewer trials than requested has empty cells.
+      A table with ``MEDIAN_COLUMNS`` and ``study`` (the study's name), for unpruned studies. Integer columns are Int64.
+      A study with fewer trials than requested has empty cells.
 
     Raises:
       BadInput: all studies were pruned, or there is no target.
@@ -126,7 +126,7 @@ def answer(
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """Formats the table as text: each interval in a single column, verdicts as text, and a legend."""
+    """Formats the table as text, with each interval in a single column, verdicts as text, and a legend."""
     rows = []
     for row in table.to_dict("records"):
         expected = text.number(row["expected_steps_low"]), text.number(row["expected_steps_high"])
@@ -191,7 +191,7 @@ def _table(rows: Sequence[Fields]) -> pd.DataFrame:
 
 
 def _interval(low: str, high: str) -> str:
-    """Formats an interval that is open below, with two dots for an unknown end. Empty if both ends are unknown."""
+    """Formats an interval that is open below. Unknown ends become two dots. Empty if both ends are unknown."""
     if not low and not high:
         return ""
     at_start = high != "" and not high.strip("0.")

@@ -1,7 +1,7 @@
-"""Metaparameters of trials as shown in pictures, and groups of trials by a metaparameter.
+"""Metaparameters of trials as shown in pictures, and grouping of trials by a metaparameter.
 
-A picture shows the learning rate, 1 - momentum, and the effective rate derived from both. Groups are the values of a
-metaparameter, or thirds of its range.
+Pictures show the learning rate, 1 - momentum, and the effective learning rate, which is derived from both. Trials are
+grouped by the values of a metaparameter, or by thirds of its range.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ MOST_VALUES = 5  # maximum distinct values; more are split into thirds
 
 
 class Quantity(NamedTuple):
-    """A number that each trial has.
+    """A number that is defined for each trial.
 
     Attributes:
       label: label for an axis.
       values: function that returns the values for rows of trials, float64[n], with NaN for missing values.
       log: whether to show the quantity on a logarithmic scale.
-      is_rate: whether rules of thumb exist for its growth with the batch size.
+      is_rate: whether there are rules of thumb for how it grows with the batch size.
     """
 
     label: str
@@ -36,7 +36,7 @@ class Quantity(NamedTuple):
 
 
 def effective_learning_rate() -> Quantity:
-    """Returns the effective learning rate, learning_rate / (1 - momentum), of Shallue et al. 2018, section 4.6."""
+    """Returns the effective learning rate of Shallue et al. 2018, section 4.6: learning_rate / (1 - momentum)."""
     return Quantity(
         "effective learning rate",
         lambda rows: _column(rows, LEARNING_RATE) / (1 - _column(rows, MOMENTUM)),
@@ -46,23 +46,23 @@ def effective_learning_rate() -> Quantity:
 
 
 def metaparameter(name: str, log: bool) -> Quantity:
-    """Returns a metaparameter, unchanged."""
+    """Returns the quantity for a metaparameter, unchanged."""
     return Quantity(name.replace("_", " "), lambda rows: _column(rows, name), log, is_rate=name == LEARNING_RATE)
 
 
 def complement(name: str) -> Quantity:
-    """Returns 1 - x for a metaparameter x that was searched logarithmically in 1 - x, such as momentum."""
+    """Returns the quantity 1 - x of a metaparameter x that was searched logarithmically in 1 - x, such as momentum."""
     return Quantity(f"1 − {name.replace('_', ' ')}", lambda rows: 1 - _column(rows, name), log=True)
 
 
 def on_its_scale(name: str, space: SearchSpace) -> Quantity:
-    """Returns a metaparameter on the scale on which it was searched."""
+    """Returns the quantity for a metaparameter, on the scale on which it was searched."""
     scale = space[name].scale if name in space else "LINEAR"
     return complement(name) if scale == "REVERSE_LOG" or name == MOMENTUM else metaparameter(name, log=scale == "LOG")
 
 
 def quantities(names: Sequence[str], space: SearchSpace) -> list[Quantity]:
-    """Returns the quantities to show: the learning rate, all others, and the effective rate if it differs.
+    """Returns the quantities to show: the learning rate, all others, and the effective learning rate if it differs.
 
     Args:
       names: names of metaparameters.
@@ -78,14 +78,14 @@ def _column(rows: pd.DataFrame, name: str) -> np.ndarray:
 
 
 class TrialGroup(NamedTuple):
-    """A subset of a workload's trials: its name, and a function that selects its rows, bool[n]."""
+    """A subset of a workload's trials: the name, and a function that selects the rows, bool[n]."""
 
     label: str
     kept: Callable[[pd.DataFrame], np.ndarray]
 
 
 def default_split(studies: Sequence[StudyTrials]) -> str:
-    """Returns the default metaparameter for splitting trials.
+    """Returns the metaparameter by which trials are split by default.
 
     Raises:
       BadInput: no metaparameter differs between trials.

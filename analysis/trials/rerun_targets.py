@@ -1,12 +1,12 @@
-"""Targets that reruns reach: an easier target for each data set and model, derived from the stored curves.
+"""Targets that reruns can reach: an easier target for each data set and model, derived from the stored curves.
 
-The best of many trials had a lucky seed, so its reruns may never reach the target of the search. The rule:
+The best of many trials was also lucky, so its reruns may never reach the target of the search. The rule is:
 
 1. For each workload, take the smallest value that all reporting repeats reach at every batch size. At up to
    ``SINGLE_MISSES`` batch sizes, one repeat may miss it.
-2. Round it up to two significant digits, and use the search's own target if that is larger.
-3. Use the largest of these values over all workloads with the same data set, model and metric, to make them
-   comparable. A workload that needs more than ``EASIEST`` times its own target is omitted.
+2. Round it up to two significant digits. If the search's own target is larger, use that instead.
+3. To make workloads comparable, use the largest of these values over all workloads with the same data set, model and
+   metric. A workload that needs more than ``EASIEST`` times its own target is omitted.
 """
 
 import math
@@ -31,14 +31,14 @@ EASIEST = 1.5
 
 
 class _Reachable(NamedTuple):
-    """The value that reruns of a workload reach."""
+    """The value that all reruns of a workload can reach."""
 
     workload: WorkloadStudies
     value: float
 
 
 def targets(overview: Overview) -> dict[Target, list[StudyDescription]]:
-    """Returns the studies for each target that reruns reach.
+    """Returns each target that reruns can reach, with its studies.
 
     Raises:
       BadInput: no workload has repeats at every batch size.
@@ -54,7 +54,7 @@ def targets(overview: Overview) -> dict[Target, list[StudyDescription]]:
 
 
 def of_workloads(workloads: Sequence[WorkloadStudies]) -> dict[Target, list[WorkloadStudies]]:
-    """Returns the workloads for each target that reruns reach. Other workloads are omitted."""
+    """Returns each target that reruns can reach, with its workloads. Other workloads are omitted."""
     alike: dict[tuple[str, str, str], list[_Reachable]] = {}
     for one in workloads:
         own = one.commits[0].study.search.targets[:1]
@@ -67,7 +67,7 @@ def of_workloads(workloads: Sequence[WorkloadStudies]) -> dict[Target, list[Work
 
 
 def _reachable(workload: WorkloadStudies, own: Target) -> float:
-    """Returns the smallest value that reruns reach and that the search decides, or infinity."""
+    """Returns the smallest value that reruns reach and for which the search trained long enough, or infinity."""
     lowest = [sorted(_lowest(commit, own.metric)) for commit in workload.commits]
     if any(len(values) < 2 for values in lowest):
         return math.inf

@@ -1,4 +1,4 @@
-"""Steps to target: a store's answers, one per study and target."""
+"""Steps to target: the answers in a store, one per study and target."""
 
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
@@ -30,11 +30,11 @@ LOGS = ("*tfevents*", "trainer_state.json", "*.csv", "*.jsonl")  # files that ot
 
 @located
 def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) -> tuple[Overview, Wanted]:
-    """Returns a store with at least one run, and the requested target, if any.
+    """Opens a store with at least one run. Also returns the requested target, if any.
 
     Raises:
       BadInput: there is no store, no study has run yet, no study recorded the metric, the metric uses test data
-        although one of our studies has validation data, or no trial can reach the value.
+        although one of our own studies has validation data, or no trial can reach the value.
     """
     overview = survey(folder, rule)
     descriptions = overview.descriptions
@@ -58,15 +58,15 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
 
 
 def recorded_metrics(overview: Overview) -> list[str]:
-    """Returns the sorted metrics measured by any study."""
+    """Returns all metrics that were measured by any study, sorted."""
     return sorted({metric for one in overview.descriptions.values() for metric in one.metrics})
 
 
 def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescription]]:
-    """Returns the studies for each target: their own targets, or the requested target if their workload has its metric.
+    """Returns each target with its studies: their own targets, or the requested one if their workload has its metric.
 
     Raises:
-      BadInput: no study has a target, and no target was requested, or reruns reach no target.
+      BadInput: no study has a target and no target was requested, or there is no target that reruns reach.
     """
     studies: dict[Target, list[StudyDescription]] = {}
     if request == RERUNS:
@@ -84,7 +84,7 @@ def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescr
 
 
 def _other_files(folder: Folder) -> str:
-    """Returns the end of an error message about a folder with other files, such as logs from other programs."""
+    """Returns the end of the error message for a folder with other files, such as logs from other programs."""
     if not folder.is_dir():
         return ""
     visible = [each for each in folder.iterdir() if not each.name.startswith(".")]
@@ -101,7 +101,7 @@ def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Over
     """Returns the studies without pruning and, if any are pruned, a note with their names.
 
     Raises:
-      BadInput: all studies are pruned, and ``what`` needs whole curves.
+      BadInput: all studies are pruned, but ``what`` needs complete curves.
     """
     names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
     # Only our own commits need to be opened.
@@ -117,9 +117,9 @@ def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Over
 
 
 def table(overview: Overview, request: Wanted = None) -> pd.DataFrame:
-    """Returns the table ``COLUMNS`` followed by ``study`` (its name).
+    """Returns a table with the columns ``COLUMNS``, followed by ``study`` (the study's name).
 
-    Whole numbers are Int64, so a study that never reached its target has empty cells.
+    Integer columns are Int64, so studies that never reached their target have empty cells.
     """
     rows = []
     for target, descriptions in targets(overview, request).items():
@@ -137,7 +137,7 @@ def table(overview: Overview, request: Wanted = None) -> pd.DataFrame:
 
 
 def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
-    """Adds ``best_value``, the best value of any trial or NaN, to a table of answers (study, target_metric, ...)."""
+    """Adds ``best_value`` to a table of answers (study, target_metric, ...): the best value of any trial, or NaN."""
     lowest = {
         metric: overview.lowest(str(metric), set(rows["study"]))
         for metric, rows in table.groupby("target_metric", sort=False)
@@ -147,13 +147,13 @@ def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
 
 
 def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """Returns whether a study whose trials stop once they have decided the targets ``own`` also decides ``target``."""
+    """Returns whether trials that stop once they have decided the targets ``own`` also decide ``target``."""
     values = [t.value for t in own if t.metric == target.metric]
     return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
 
 
 def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
-    """Returns notes on the table ``shown``, one sentence each."""
+    """Returns notes on the table ``shown``, of one sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
     # Trials that ended at their targets may not have reached a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
@@ -173,7 +173,7 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
 
 
 def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
-    """Returns notes on a table of answers ``shown`` (study, steps_high), one sentence each."""
+    """Returns notes on a table of answers ``shown`` (study, steps_high), of one sentence each."""
     published = [name for name, one in overview.descriptions.items() if _is_recorded(one) and not one.targets]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
     single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
@@ -192,7 +192,7 @@ def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) 
 
 
 def _lists(overview: Overview, names: Collection[str]) -> list[str]:
-    """Returns notes on studies that list the same runs, and on studies that join several lists in a source."""
+    """Returns notes on studies that list the same runs, and on studies that combine several lists from a source."""
     commits = [commit for commit in store.catalogue(overview.folder) if commit.name in names]
     again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
@@ -208,7 +208,7 @@ LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # co
 
 
 def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
-    """Formats the table as text, with interval and target in one column each."""
+    """Formats the table as text, with the interval and the target in one column each."""
     rows = []
     for row in table.to_dict("records"):
         cells = names(row, rule) | {"batch size": whole(row["batch_size"])}
@@ -228,14 +228,14 @@ def whole(number: Any) -> str:
 
 
 def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
-    """Returns the cells of ``NAMES``: workload and target, and any fields that separate the row from similar ones."""
+    """Returns the cells of ``NAMES``: workload, target, and any fields that distinguish the row from similar ones."""
     cells = {name: row[name] for name in NAMES[:3]}
     cells["target"] = f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}"
     return cells | {"differs": row.get("apart", "")}
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
-    """Formats the median of repeats as an interval, or the number that reached the target. Empty without repeats."""
+    """Formats the median of repeats as an interval, or else the number that reached the target. "" without repeats."""
     if pd.isna(row.get("repeats")):  # some tables lack this column
         return ""
     if pd.isna(row["confirmed_high"]):

@@ -39,9 +39,9 @@ class StudyTrials(NamedTuple):
       target: metric and its value.
       rows: one row per trial, sorted by trial, with ``COLUMNS``, then float64 columns of the metaparameters by name.
         role is search, confirm (a repeat of one of the best trials with another seed) or extra (a repeat that is no
-        longer requested). steps is the step of the last evaluation. in_k marks ``rows_in_k``. outcome is one of
-        ``OUTCOMES``. steps_low and steps_high, float64, are NaN for not_reached, and steps_high is NaN for undecided.
-        Text columns are categories, which compare like strings.
+        longer requested). steps is the step of the last evaluation. in_k marks the rows in ``rows_in_k``. outcome is
+        one of ``OUTCOMES``. steps_low and steps_high, float64, are NaN for not_reached, and steps_high is NaN for
+        undecided. Text columns are categoricals, which compare like strings.
     """
 
     study: Plan
@@ -50,27 +50,28 @@ class StudyTrials(NamedTuple):
 
     @property
     def metaparameters(self) -> list[str]:
-        """Names of the metaparameters that any trial has."""
+        """Names of all metaparameters of any trial."""
         return list(self.rows.columns[len(COLUMNS) :])
 
     @property
     def k(self) -> int:
-        """The number of trials that count towards k in the best of k."""
+        """The number of trials that count as k in the best of k."""
         return int(self.rows["in_k"].to_numpy().sum())
 
     @property
     def rows_in_k(self) -> pd.DataFrame:
         """The rows that count for the search, without repeats of its best trials.
 
-        Trials that ended by accident or have no known evaluation are omitted, regardless of their result. A trial that
-        was stopped by a time limit, or ended for an unrecorded reason, counts: it may have been stopped for poor
-        progress, so omitting it would make the search look better than it was. ``bounds`` allows for any later outcome.
+        Trials that ended by accident, or without a known evaluation, are omitted regardless of their result. Trials
+        that were stopped by a time limit, or ended for an unrecorded reason, count. They may have been stopped for poor
+        progress, so omitting them would make the search look better than it was. ``bounds`` allows for any later
+        outcome.
         """
         return self.rows[self.rows["in_k"].to_numpy()]
 
 
 def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = False) -> dict[str, StudyTrials]:
-    """Returns the trials of studies by study name, sorted, from one pass over all measurements.
+    """Returns the trials of studies, by sorted study name, in one pass over all measurements.
 
     Args:
       commits: the studies.
@@ -83,7 +84,7 @@ def of_commits(commits: Sequence[Commit], target: Target, *, strict: bool = Fals
 
 
 def bounds(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the interval of steps in which each trial reaches the target: (low, high], +inf if it never does.
+    """Returns the interval (low, high] of steps in which each trial reaches the target, +inf if it never does.
 
     Args:
       rows: rows of ``StudyTrials``.
@@ -125,7 +126,7 @@ def _of_study(commit: Commit, target: Target, strict: bool) -> StudyTrials:
 
 
 def _categories(name: str, words: np.ndarray) -> pd.Categorical:
-    """Converts a column's words to categories, skipping None. This is faster than inferring them in pandas."""
+    """Converts a column of strings to categories, skipping None. This is faster than inferring them in pandas."""
     codes = np.full(len(words), -1, np.int8)
     for code, word in enumerate(_WORDS[name]):
         codes[words == word] = code
@@ -135,7 +136,7 @@ def _categories(name: str, words: np.ndarray) -> pd.Categorical:
 def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:
     """Returns whether each trial missed the target and diverged or used up its budget, bool[n].
 
-    A trial is also COMPLETE once it has reached every target of its study, which may not decide another target.
+    A trial is also COMPLETE once it has reached all targets of its study. This may not decide another target.
     """
     budget_used = np.ones(len(last), bool)
     if not KINDS[study.kind].recorded:
@@ -150,7 +151,7 @@ class BestErrors(NamedTuple):
     Attributes:
       batch_size: batch size in examples.
       trials: number of trials that count.
-      errors: float64[budgets], the lowest value measured within each budget, or NaN if there is no measurement or the
+      errors: float64[budgets], the lowest value measured within each budget. NaN if there is no measurement, or if the
         study was not planned to run that long.
     """
 
@@ -160,13 +161,13 @@ class BestErrors(NamedTuple):
 
 
 def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: Sequence[float]) -> BestErrors:
-    """Returns the best values of a metric within budgets.
+    """Returns the best value of a metric within each budget.
 
     Args:
       commit: a visible study.
       metric: error to minimize.
       trial_ids: ids of the trials that count.
-      steps: budgets in steps per trial, infinite for all steps.
+      steps: budgets in steps per trial, or infinity for all steps.
     """
     batch_size = along(commit.study)
     errors = np.full(len(steps), np.nan)
@@ -186,14 +187,14 @@ def best_within(commit: Commit, metric: str, trial_ids: Collection[int], steps: 
 
 
 def planned_steps(commit: Commit) -> int:
-    """Returns the maximum steps per trial, or 0 if unknown, such as for a study limited by time."""
+    """Returns the maximum steps per trial. It is 0 if unknown, for example if a study has a time limit."""
     recorded = KINDS[commit.kind].recorded
     steps = commit.plan["details"].get("train_steps") if recorded else commit.plan.get("budget_steps")
     return steps if isinstance(steps, int) else 0
 
 
 def budget_series(largest: Sequence[float], most: int) -> list[int]:
-    """Returns up to ``most`` budgets from the series 1, 2, 5, 10, ..., below the largest planned budget."""
+    """Returns up to ``most`` budgets from the series 1, 2, 5, 10, ... that are below the largest planned budget."""
     last = max(largest, default=0)
     steps = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
     return [step for step in steps if step <= last][-most:]

@@ -1,1 +1,1 @@
-"""Reads many studies together: scans, overviews, and the contents of releases."""
+"""Reads many studies at a time: scans, overviews and the contents of releases."""

@@ -1,4 +1,4 @@
-"""Contents of a release: its studies, and the type and meaning of every column."""
+"""The contents of a release: its studies, and the type and meaning of every column."""
 
 import importlib.metadata
 from collections.abc import Collection, Mapping, Sequence
@@ -64,7 +64,7 @@ class Contents(NamedTuple):
       version: version of the software that wrote the release.
       software: versions of the software that measured or imported the studies, by source.
       sizes: size of each table file in bytes, by file name.
-      one_point_each: whether the points have exactly one row per study.
+      one_point_each: whether the points table has exactly one row per study.
     """
 
     commits: Sequence[Commit]
@@ -101,7 +101,7 @@ class PointsFile(NamedTuple):
 
 
 def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents:
-    """Collects the contents of a release whose studies share files.
+    """Collects the contents of a release, in which studies share files.
 
     Args:
       commits: studies, sorted by name.
@@ -163,7 +163,7 @@ def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
 
 
 def _meaning(name: str, optimizers: Collection[str], table: str) -> str:
-    """Returns the meaning of a metric, or of a metaparameter that is tuned with these optimizers."""
+    """Returns the meaning of a metric, or of a metaparameter that was tuned for these optimizers."""
     if name in METRICS:
         split, kind = name.split("_", 1)
         return f"{METRIC_KINDS[kind]}; on the {split} split"

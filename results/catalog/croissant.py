@@ -1,6 +1,6 @@
 """croissant.json: the machine-readable description of a release, in MLCommons's Croissant 1.1 format.
 
-It includes the required fields of the responsible AI (RAI) extension, and records the origin of studies in PROV.
+It includes the fields required by the responsible AI (RAI) extension, and records the origin of studies in PROV.
 """
 
 import json
@@ -150,7 +150,7 @@ def _usage(terms: Terms) -> Json:
 
 
 def _provenance(release: Contents) -> Json:
-    """Returns who measured the studies, and which software wrote these tables."""
+    """Returns the provenance: who measured the studies, and which software wrote the tables."""
     derived = list(_measured_on(release)) + [
         {
             "@type": "prov:Entity",
@@ -172,7 +172,7 @@ def _provenance(release: Contents) -> Json:
 
 
 def _measured_on(release: Contents) -> Iterator[Json]:
-    """Yields third-party data sets that our own studies were trained on."""
+    """Yields the third-party data sets on which our own studies were trained."""
     sources = release.sources.items()
     own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
     for name, (author, label, url) in _DATA.items():
@@ -193,7 +193,7 @@ def _software(release: Contents, source: str) -> str:
 
 
 def _files(release: Contents, table: str) -> Iterator[Json]:
-    """Yields the files of a table, and the file set that joins them if there are several."""
+    """Yields the files of a table and, if there are several, the file set that joins them."""
     for name, sha256 in sorted(release.files[table].items()):
         yield {
             "@type": "cr:FileObject",
@@ -241,7 +241,7 @@ def _record_set(release: Contents, table: str) -> Json:
 
 
 def _reference(release: Contents, table: str, column: str) -> Json:
-    """Returns a reference from a row to its study's point if every study has exactly one, so joins add no rows."""
+    """Returns a reference from rows to their study's point. Requires one point per study, so joins do not add rows."""
     if column != "study" or table == contents.POINTS or not release.one_point_each:
         return {}
     return {"references": {"field": {"@id": f"{contents.POINTS}/study"}}}

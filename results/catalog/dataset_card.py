@@ -186,7 +186,7 @@ def readme(release: Contents) -> bytes:
 
 
 def dictionary(release: Contents) -> bytes:
-    """Returns the data dictionary: every column of every table."""
+    """Returns the data dictionary, which describes every column of every table."""
     lines = ["# Data dictionary", "", "Metrics are named `<split>_<kind>`:", ""]
     lines += _table(("kind", "definition"), METRIC_KINDS.items())
     lines += ["", *_NULLS]

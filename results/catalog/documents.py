@@ -1,4 +1,4 @@
-"""Documents of a release: the lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
+"""The documents of a release: the lists (manifest.json and SHA256SUMS), and the pages derived from plans."""
 
 import hashlib
 import re
@@ -25,7 +25,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
 
     Args:
       about: contents of the release. Its studies are slices of shared files.
-      documents: sha256 of each other document, by path. None for a document that itself contains the manifest's hash.
+      documents: sha256 of each other document, by path. None for a document that contains the hash of the manifest.
     """
     studies = [
         commits.record_of(
@@ -55,7 +55,7 @@ def _shared(studies: Sequence[Commit]) -> dict[str, Json]:
 
 
 def uncovered(studies: Sequence[Commit]) -> Iterator[tuple[Folder, str]]:
-    """Yields faults in shared files that do not consist of exactly the rows of one study after another."""
+    """Yields faults in shared files that contain anything but the rows of one study after another."""
     end: dict[SharedFile, int] = {}
     size = {}
     for commit in studies:
@@ -75,23 +75,23 @@ def sums(hashes: StringMap) -> bytes:
     """Returns SHA256SUMS in the format of `sha256sum -c`. The last line is the sha256 of the preceding lines.
 
     Args:
-      hashes: sha256 of each other file of the release, by path.
+      hashes: sha256 of each other file in the release, by path.
     """
     lines = "".join(f"{digest}  {path}\n" for path, digest in sorted(hashes.items()) if path != SUMS).encode()
     return lines + f"# sha256 {sha256(lines)}\n".encode()
 
 
 def lines_of_sums(data: bytes) -> list[str]:
-    """Returns the lines of SHA256SUMS except the last, or an empty list if it has too many lines for its size."""
+    """Returns all lines of SHA256SUMS except the last, or an empty list if there are too many lines for its size."""
     is_list = data.count(b"\n") * 64 <= len(data)
     return data.decode(errors="replace").splitlines()[:-1] if is_list else []
 
 
 def check_lists(folder: Folder) -> StringMap:
-    """Returns the sha256 of every file in a release except SHA256SUMS, by path, from its two lists.
+    """Reads the two lists of a release. Returns the sha256 of every file except SHA256SUMS, by path.
 
     Raises:
-      Damaged: SHA256SUMS or manifest.json differs from the bytes that would be written, or they disagree.
+      Damaged: SHA256SUMS or manifest.json differs from the bytes that would be written, or the two disagree.
     """
     path = folder / SUMS
     try:
@@ -132,7 +132,7 @@ def _hashes(listed: Any) -> Json:
 
 
 def software(folder: Folder) -> str | None:
-    """Returns the version of the software that wrote a release, or None if its manifest does not record it."""
+    """Returns the version of the software that wrote a release, or None if the manifest does not record it."""
     return durable.read_sealed(folder / MANIFEST, durable.LIST_BYTES).get("software")
 
 
@@ -143,7 +143,8 @@ def sha256(data: bytes | memoryview) -> str:
 def of_release(about: Contents) -> Mapping[str, bytes]:
     """Returns all documents by name.
 
-    The manifest contains the hash of every document except the citation, which contains the hash of the manifest.
+    The manifest contains the hash of every document except the citation, which itself contains the hash of the
+    manifest.
 
     Args:
       about: contents of the release. Its studies are slices of shared files.

@@ -1,4 +1,4 @@
-"""Licences: the terms for redistributing studies, by source."""
+"""Licences: the terms for redistributing studies from each source."""
 
 import importlib.metadata
 import re
@@ -26,7 +26,7 @@ class Terms(NamedTuple):
 
     Attributes:
       source: this software, or a source of published studies.
-      licence: SPDX identifier, or None without a licence. Studies without a licence may not be redistributed.
+      licence: SPDX identifier, or None if there is no licence. Studies without a licence may not be redistributed.
       citation: citation of a published source.
     """
 
@@ -46,13 +46,13 @@ class Terms(NamedTuple):
 
 
 def as_markdown(text: str | None) -> str:
-    """Escapes external text for one line of Markdown."""
+    """Escapes external text for use within one line of Markdown."""
     # An underscore inside a word is not markup, and repository names contain it.
     return re.sub(r"([\\`*\[\]<>&|]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", printable(text))
 
 
 def terms(plan: Fields) -> Terms:
-    """Returns the terms of a study, from its plan. Published studies have their licence and citation in ``details``."""
+    """Returns the terms of a study given its plan. Published studies have their licence and citation in ``details``."""
     if not KINDS[kind_of(plan)].recorded:
         return Terms(OWN, OWN_LICENCE, None)
     source, details = str(plan["source"]), plan["details"]
@@ -63,6 +63,6 @@ def terms(plan: Fields) -> Terms:
 
 
 def apache_text() -> bytes:
-    """Returns the text of Apache-2.0. It must accompany data under this licence, and also applies to this software."""
+    """Returns the text of Apache-2.0, which must accompany data under this licence and applies to this software too."""
     packaged = importlib.metadata.distribution("scaling-limits").read_text("licenses/LICENSE")
     return packaged.encode() if packaged else (Path(__file__).parents[2] / "LICENSE").read_bytes()

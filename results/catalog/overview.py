@@ -1,6 +1,7 @@
 """An overview of a store: descriptions of its studies, and their answers.
 
-Both come from envelopes. If a study has no valid envelope, its tables are read and its measurements scanned.
+Both are read from envelopes. If a study does not have a valid envelope, its tables are read and its measurements
+scanned.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -30,7 +31,7 @@ class Overview(NamedTuple):
       envelopes: valid envelopes, by study name.
       commits: commits of studies without a valid envelope, by study name.
       waiting: names of requested studies that are not visible yet.
-      rule: rule for the answers.
+      rule: rule that defines the answers.
     """
 
     folder: Folder
@@ -62,7 +63,7 @@ class Overview(NamedTuple):
 
 @in_snapshot
 def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
-    """Surveys all studies in a store or a release, for answers by ``rule``.
+    """Surveys all studies in a store or a release, for answers under ``rule``.
 
     Raises:
       BadInput: there is no store, its schema is newer, or it is damaged.
@@ -105,7 +106,7 @@ def _describe(commit: Commit) -> StudyDescription:
 
 
 def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
-    """Returns the envelope of a study's newest commit. Skips parsing the record, as an answer may read hundreds."""
+    """Returns the envelope of a study's newest commit. Does not parse the record, because answers may read hundreds."""
     newest = max((file for file in _names(folder, name) if file.startswith("commit-")), default=None)
     if newest is None:
         return None

@@ -1,4 +1,4 @@
-"""Rows of a release's points, derived from the tables of one study. Curve fits are added elsewhere.
+"""Rows of a release's points table, derived from the tables of one study. Fits of curves are added elsewhere.
 
 Export and `results verify` both use these functions.
 """
@@ -92,12 +92,12 @@ def _counts(trials: Trials) -> Row:
 
 
 def _in_role(role: str, trials: Trials, column: str) -> list[Any]:
-    """Returns the values of a column for the trials with a role."""
+    """Returns the values of a column for the trials with a given role."""
     return [value for value, own in zip(trials[column], trials["role"], strict=True) if own == role]
 
 
 def _of_runs(runs: pa.Table) -> Row:
-    """Returns the speed and device from the newest run that recorded them."""
+    """Returns the speed and the device, as recorded by the newest run that has them."""
     emulated = runs["emulated"].to_pylist()
     seconds = [None if e else s for e, s in zip(emulated, runs["seconds_per_epoch"].to_pylist(), strict=True)]
     return {"seconds_per_epoch": _last(seconds), "device_kind": _last(runs["device_kind"].to_pylist())}
@@ -123,7 +123,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, table
 
 
 def _not_within(trials: Trials, searched: Sequence[int]) -> Row:
-    """Returns a lower bound on the steps to target if no trial reached it. Diverged trials do not count."""
+    """Returns a lower bound on the steps to target if no trial reached the target. Diverged trials do not count."""
     rows = [trials["at"][trial] for trial in searched]
     steps = [trials["steps"][row] for row in rows if trials["status"][row] != "INFEASIBLE"]
     if None in steps:
@@ -132,14 +132,14 @@ def _not_within(trials: Trials, searched: Sequence[int]) -> Row:
 
 
 def _of_trial(trial: int, trials: Trials, tables: Piece) -> Row:
-    """Returns the selected trial with its seed and metaparameters."""
+    """Returns the selected trial, with its seed and metaparameters."""
     (row,) = tables.trials.slice(trials["at"][trial], 1).to_pylist()
     tuned = tables.trials.column_names[len(schema.TRIALS) :]
     return {name: row[name] for name in ("trial", "seed", *tuned)}
 
 
 def _confirmed(study: Plan, target: Target, trials: Trials, at_target: Reached) -> Row:
-    """Returns the result of the best trials' repeats."""
+    """Returns the result of the repeats of the best trials."""
     repeats = _in_role(CONFIRM, trials, "trial")
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
@@ -162,12 +162,12 @@ def _confirmed(study: Plan, target: Target, trials: Trials, at_target: Reached) 
 
 
 def finite(value: float) -> float | None:
-    """Returns a number for a column in which NaN and infinity are null."""
+    """Returns a number for a column in which NaN and infinity are stored as null."""
     return float(value) if math.isfinite(value) else None
 
 
 def _chosen(trials: Trials, measured: pa.Table) -> int | None:
-    """Returns the factorization trial selected by validation, as in ``analysis.cores.factorizations``, or None."""
+    """Returns the factorization trial selected on validation data, like ``analysis.cores.factorizations``, or None."""
     if HALVES[0] not in measured.column_names or not len(measured):
         return None
     trial = measured["trial"].to_numpy()
@@ -185,7 +185,7 @@ def _chosen(trials: Trials, measured: pa.Table) -> int | None:
 
 
 def _median_seconds(chosen: int, trials: Trials, tables: Piece) -> float | None:
-    """Returns a trial's median solve time per epoch in seconds, or None for emulated cores or without times."""
+    """Returns a trial's median solve time per epoch in seconds, or None if cores were emulated or not timed."""
     runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
     if runs.get(trials["run"][trials["at"][chosen]], True):
         return None

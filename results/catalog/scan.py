@@ -1,4 +1,4 @@
-"""Scans the files of studies, one study at a time, to find when trials reached a target."""
+"""Scans the files of studies, one study at a time, to determine when trials reached a target."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def reached(commit: Commit, target: Target, rule: Rule = MINIMUM, role: str | No
 
     Args:
       commit: a visible study.
-      target: metric and its value, compared in the column's type.
+      target: metric and its value, which is compared in the column's type.
       rule: rule for counting and comparing trials.
       role: search, confirm (all repeats, requested or extra), or None for all trials.
 
@@ -35,7 +35,7 @@ def find_answers(commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM
 
 
 def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict[str, float]:
-    """Returns the lowest value of a metric over search trials that ``rule`` counts, by study name."""
+    """Returns the lowest value of a metric over the search trials that ``rule`` counts, by study name."""
     values = {}
     for commit in commits:
         measured = _measured(commit, metric)
@@ -56,7 +56,7 @@ def _measured(commit: Commit, metric: str) -> pa.Table:
 
 
 def _counts(commit: Commit, trial: np.ndarray, rule: Rule, role: str | None) -> np.ndarray:
-    """Returns whether each trial has the role and counts under the rule, bool[len(trial)]."""
+    """Returns whether each trial has the role and counts under the rule, as bool[len(trial)]."""
     counts = np.ones(len(trial), bool)
     if role is not None:
         is_repeat = confirmation.is_repeat(trial) & bool(commit.repeats.confirm)

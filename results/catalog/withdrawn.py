@@ -1,4 +1,4 @@
-"""Withdrawn data versions, and notes about stores with studies trained on them."""
+"""Withdrawn versions of data sets, and notes about stores with studies that were trained on them."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ WITHDRAWN = {
 
 @located
 def of_store(folder: Folder) -> list[str]:
-    """Returns one line per withdrawn version with studies in a store or a release."""
+    """Returns one line for each withdrawn version that was used by studies in a store or a release."""
     commits = store.released_commits(folder)
     plans = [commit.plan for commit in (store.committed(folder) if commits is None else commits)]
     counts = Counter((plan.get("dataset"), plan.get("dataset_version")) for plan in plans)

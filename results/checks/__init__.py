@@ -1,1 +1,1 @@
-"""Checks: verification of all files and tables, and repair of torn files."""
+"""Checks: verifies all files and tables, and repairs torn files."""

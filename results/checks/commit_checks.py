@@ -1,4 +1,4 @@
-"""Checks of a study's commits: listed files exist, tables follow the plan, ledgers add up."""
+"""Checks the commits of a study: listed files exist, tables are consistent with the plan, and ledgers add up."""
 
 import hashlib
 from collections.abc import Container, Iterator, Mapping
@@ -58,8 +58,8 @@ def commits(
 ) -> set[str]:
     """Checks every commit and its files, newest first. Returns the names of all files listed in the records.
 
-    The tables of the newest commit are checked too, if they have the listed hashes. Rebuilding the envelope takes ten
-    times as long as all other checks.
+    The tables of the newest commit are checked too, provided that they have the listed hashes. Rebuilding the envelope
+    takes ten times as long as all other checks together.
     """
     listed = set()
     for number in reversed(listing.commits):
@@ -104,7 +104,7 @@ def commits(
 
 
 def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
-    """Returns the claim numbers that runs can have, or None if a claim is damaged."""
+    """Returns the possible claim numbers of runs, or None if a claim is damaged."""
     if len(findings.claims) < len(listing.claims):
         return None
     return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
@@ -120,7 +120,7 @@ def rebuild_record(
       number: commit number.
       parts: number of parts in the commit.
       plan: the study's plan.
-      request: a request that the commit may have answered.
+      request: a request that the commit may have fulfilled.
       runs: valid run numbers, or None if unknown.
     """
     names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
@@ -154,7 +154,7 @@ def rebuild_record(
 
 
 def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> Source | None:
-    """Returns the source of a listed file, in memory if small. If the file differs, adds a fault and returns None."""
+    """Returns a listed file as a source, in memory if it is small. If it differs, adds a fault and returns None."""
     if entry is None:
         findings.fault(file.path, "is listed but missing", torn=True)
     elif entry.bytes != file.bytes:
@@ -184,14 +184,14 @@ def content_faults(
     *,
     rebuild: bool = True,
 ) -> list[Fault]:
-    """Returns the faults in a commit's tables and envelope. The hashes of the files must have been checked.
+    """Returns the faults in a commit's tables and envelope. The hashes of the files must have been checked before.
 
     Args:
       commit: the commit.
       study: the study's plan.
       record: the commit record, which lists the other files.
       sources: file or buffer of each table.
-      endings: dictionary to fill with the ending of each trial.
+      endings: dictionary that is filled with the ending of each trial.
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
@@ -248,7 +248,7 @@ def row_faults(
 
 
 def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str | None:
-    """Returns a fault if the stored role of a repeat contradicts the best trials, else None."""
+    """Returns a fault if the stored role of a repeat is inconsistent with the best trials, and None otherwise."""
     if KINDS[study.kind].recorded or not study.search.targets or all(how.role == SEARCH for how in endings.values()):
         return None
     wanted = {
@@ -264,7 +264,7 @@ def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str 
 
 
 def _piece(rows: Mapping[str, Rows], wanted: Mapping[str, Container[str]]) -> Piece:
-    """Returns the wanted columns that exist in the tables."""
+    """Returns the requested columns that exist in the tables."""
     columns = {table: [name for name in rows[table].schema.names if name in wanted[table]] for table in TABLES}
     return Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
 
@@ -348,7 +348,7 @@ def _open(source: Source) -> bounds.Parquet:
 def _unlike(
     record: Fields, commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
 ) -> Iterator[str]:
-    """Yields differences between a commit record and the record that would be written for this study and number."""
+    """Yields the differences between a commit record and the record that would be written for this study and number."""
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}

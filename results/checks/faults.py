@@ -1,4 +1,4 @@
-"""Faults in files, and the findings from checking a study's folder."""
+"""Faults in files, and the findings of a check of a study's folder."""
 
 import collections
 import contextlib
@@ -32,9 +32,9 @@ class Fault(NamedTuple):
 
     Attributes:
       path: the file.
-      what: description of the fault, a predicate that follows the path.
-      torn: whether the bytes differ from those written, which makes the content meaningless. Envelopes written by older
-        software also count as torn, because `repair` rebuilds them.
+      what: description of the fault, as a predicate that follows the path.
+      torn: whether the bytes differ from those that were written, so the content is meaningless. Envelopes written by
+        older software count as torn too, because `repair` rebuilds them.
     """
 
     path: Folder
@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 class ClaimRecord(NamedTuple):
-    """The content of a claim: its cutoff in parts, and its purpose."""
+    """The content of a claim: its cutoff (a number of parts) and its purpose."""
 
     parts: int
     purpose: str
@@ -55,22 +55,22 @@ class ClaimRecord(NamedTuple):
 
 @dataclasses.dataclass
 class Findings:
-    """Findings from checking a study's folder.
+    """The findings of a check of a study's folder.
 
     Attributes:
       place: the checked folder or file, usually a study's folder.
-      faults: faults in the order found.
-      leftovers: number of unneeded but harmless files, by kind.
+      faults: faults, in the order in which they were found.
+      leftovers: number of unnecessary but harmless files, by kind.
       files, bytes: number and total size of the checked files.
-      ledger: ledger of the study, including uncommitted parts.
+      ledger: ledger of the study, which includes uncommitted parts.
       plans, studies: intact plans, by number of trials.
       confirms: intact requests for repeats of the best trials.
       claims: intact claims, by number.
-      commit: newest commit with all its files intact.
+      commit: newest commit whose files are all intact.
       parts: intact parts.
       endings: ending of every valid trial, by id.
-      believed: number of envelopes checked only by hash, without rebuilding them.
-      software: version that wrote a release's documents, if it differs from this version.
+      believed: number of envelopes that were checked only by hash, without rebuilding them.
+      software: version of the software that wrote a release's documents, if it differs from this version.
       points: the points of a release's study, derived from its tables.
     """
 
@@ -93,7 +93,7 @@ class Findings:
 
     @property
     def cutoffs(self) -> dict[int, int]:
-        """The cutoff of each intact claim in parts, by claim number."""
+        """The cutoff of each intact claim (a number of parts), by claim number."""
         return {number: claim.parts for number, claim in self.claims.items()}
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
@@ -101,14 +101,14 @@ class Findings:
 
     @contextlib.contextmanager
     def reading(self, path: Folder) -> Iterator[None]:
-        """Turns an OSError into a fault of the file."""
+        """Turns an OSError into a fault in the file."""
         try:
             yield
         except OSError as error:
             self.fault(path, f"cannot be read ({error.strerror})")
 
     def temporary(self, path: Folder, entry: Entry) -> None:
-        """Counts a temporary file as part of an active write, unless it is too old."""
+        """Counts a temporary file as part of a write in progress, unless it is too old."""
         if time.time() - entry.modified > durable.LEFTOVER_SECONDS:
             self.fault(path, "was left by a killed process more than a day ago", torn=True)
         else:
@@ -128,7 +128,7 @@ def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
 
 
 def brief(error: Exception) -> str:
-    """Shortens an error to one line, with the name of its type unless it is one of ours."""
+    """Shortens an error to one line. Includes the name of its type unless the error is one of ours."""
     words = (str(error).splitlines() or [""])[0]
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
 

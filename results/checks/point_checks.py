@@ -1,4 +1,4 @@
-"""Checks of a release's points: rows against the tables, and the consistency of the fits."""
+"""Checks a release's points: compares rows with the tables, and checks that fits are consistent."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -67,7 +67,7 @@ def _wrong_rows(stored: pa.Table, derived: pa.Table) -> list[str]:
 
 
 def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
-    """Yields the first value in each column that contradicts the tables."""
+    """Yields, for each column, the first value that contradicts the tables."""
     for name in stored.column_names:
         if name in OF_CURVES or stored[name].equals(derived[name]):
             continue
@@ -78,7 +78,7 @@ def _other_values(stored: pa.Table, derived: pa.Table) -> Iterator[str]:
 
 
 def _wrong_fits(stored: pa.Table) -> Iterator[str]:
-    """Yields impossible fits: those that vary along a curve or contradict themselves."""
+    """Yields impossible fits, which vary along a curve or contradict themselves."""
     rows = stored.select([*KEYS[POINTS], *OF_A_CURVE[:5], "confirmed_trial", *sorted(OF_CURVES)]).to_pylist()
     by_curve = grouped(rows, lambda row: row["curve"])
     for row in by_curve.pop(None, ()):

@@ -1,4 +1,4 @@
-"""Checks of a release: its lists, files against lists, tables against plans, and documents against tables."""
+"""Checks a release: its lists, then files against lists, tables against plans, and documents against tables."""
 
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ DEEPEST = 12  # maximum depth of folders; a release has six
 
 
 class Listed(NamedTuple):
-    """The contents of a release according to its lists.
+    """The contents of a release, according to its lists.
 
     Attributes:
       documents: listed sha256 of every existing file, by path.
@@ -106,8 +106,8 @@ def slice_faults(
     Args:
       commit: the study as listed in the manifest.
       study: the study's plan.
-      endings: dictionary to fill with the ending of each trial.
-      tables: dictionary to fill with the study's own tables.
+      endings: dictionary that is filled with the ending of each trial.
+      tables: dictionary that is filled with the study's own tables.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
     faults, rows = [], {}
@@ -196,12 +196,12 @@ def _is_readable(path: Folder, sizes: dict[str, int], findings: Findings) -> boo
 def check_documents(folder: Folder, commits: Sequence[Commit], hashes: StringMap) -> Findings:
     """Rebuilds the documents and compares them with the stored ones.
 
-    Only the version that wrote a release would write identical documents. Documents from another version are not
-    compared, but the lists contain their hashes.
+    Only the version of the software that wrote a release writes identical documents. Documents from another version are
+    therefore not compared, but their hashes are in the lists.
 
     Args:
       folder: the release. Its files match its lists.
-      commits: studies of the release.
+      commits: studies in the release.
       hashes: sha256 of its documents, by name.
     """
     findings = Findings(folder)

@@ -1,15 +1,16 @@
-"""Repairs a store: rebuilds torn files from other files if possible, and drops the rest.
+"""Repairs a store: rebuilds torn files from other files if possible, and drops the remaining ones.
 
-A study keeps all its intact files. The next sweep or import of the study then runs the missing trials.
+All intact files of a study are kept. The next sweep or import of the study adds the missing trials.
 
 - A torn or missing commit record is rebuilt from its tables if the hashes in its envelope match them.
-- Otherwise it is dropped. So is a record that lists a torn or missing table. The previous commit becomes valid again,
-  if it still exists, along with the parts written since. The dropped commit's tables stay, but cannot be verified.
+- Otherwise, it is dropped. A record that lists a torn or missing table is dropped too. The previous commit, if it still
+  exists, becomes valid again, along with the parts written since. The dropped commit's tables are kept, but cannot be
+  verified.
 - A torn envelope is dropped, and the study is committed again with the same tables and a new envelope.
-- A torn part that is valid becomes an empty part, because part numbers must not have gaps.
-- A torn claim is rebuilt from its number and the other file names in the folder. A new claim then stops all processes
-  that wrote before the repair.
-- A torn plan is rebuilt from another plan, a commit or a part, and otherwise dropped.
+- A torn part that counts is replaced by an empty part, because part numbers must not have gaps.
+- A torn claim is rebuilt from its number and the names of the other files in the folder. A new claim then stops all
+  processes that were writing before the repair.
+- A torn plan is rebuilt from another plan, a commit or a part. If this is not possible, it is dropped.
 - A request for repeats of the best trial is rebuilt from its name.
 """
 
@@ -47,7 +48,7 @@ Torn = StringMap  # description of the fault, by file name
 
 
 class Action(NamedTuple):
-    """A finished repair: a line for the user, and whether earlier writers must be stopped."""
+    """A completed repair: a line for the user, and whether earlier writers must be stopped."""
 
     line: str
     fence: bool = False
@@ -62,14 +63,14 @@ class PlanRequest(NamedTuple):
 
 @located
 def run(folder: Folder, report: Report) -> int:
-    """Prints a line for every dropped or rebuilt file, and for every remaining fault.
+    """Repairs a store. Prints one line for every dropped or rebuilt file, and one for every remaining fault.
 
     Args:
       folder: the store.
       report: called with progress messages.
 
     Returns:
-      0 if no faults remain, else 1. Torn files never remain.
+      0 if no faults remain, else 1. No torn files remain in either case.
 
     Raises:
       BadInput: the store is not on this machine, or it is a release, which never changes.
@@ -106,7 +107,7 @@ def _repair_around(findings: Findings) -> Iterator[str]:
 
 
 def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until it has no torn files. Waits for the study's lock, which writers hold."""
+    """Repairs a study until there are no torn files. Waits for the study's lock, because writers hold it."""
     if not any(fault.torn for fault in findings.faults):
         return
     if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
@@ -133,7 +134,7 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
 
 
 def _round(folder: Path, findings: Findings) -> list[Action]:
-    """Runs one round of repairs. The next round handles faults that this round uncovers."""
+    """Runs one round of repairs. Faults that this round uncovers are handled in the next round."""
     listing = list_study(folder)
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
     plan = _plan(folder, findings, listing)
@@ -218,7 +219,7 @@ def _records(
 
 
 def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest]:
-    """Returns every request that a commit may have answered, largest first."""
+    """Returns every request that a commit may have fulfilled, largest first."""
     trials = sorted({plan.trials, *listing.plans}, reverse=True)
     confirms = sorted({NO_REPEATS, *listing.confirms}, reverse=True)
     return [TrialRequest(each, repeats) for each in trials for repeats in confirms]
@@ -253,7 +254,7 @@ def _parts(
 
 
 def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
-    """Fills gaps in the part numbers with empty parts."""
+    """Fills gaps in the numbering of parts with empty parts."""
     present = {part.seq for part in _counting_parts(findings, listing)}
     merged = findings.commit.parts if findings.commit else 0
     missing = [seq for seq in range(merged, max(present, default=0)) if seq not in present]
@@ -281,7 +282,7 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
 
 
 def _add_fence(folder: Path, findings: Findings) -> Iterator[str]:
-    """Adds a claim with the current number of parts, which stops all earlier writers."""
+    """Adds a claim with the current number of parts. This stops all earlier writers."""
     listing = list_study(folder)
     number = max(listing.claims, default=0) + 1
     path = folder / claim_file(number)
@@ -340,7 +341,7 @@ def _record(path: Path) -> Json | None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Returns whether a study's folder holds only claims."""
+    """Returns whether a study's folder contains only claims."""
     listing = list_study(folder)
     return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
 

@@ -1,4 +1,4 @@
-"""Checks of a study's folder in a store: every file is known and intact, and no part is missing."""
+"""Checks a study's folder in a store: every file must be expected and intact, and all parts must exist."""
 
 from collections.abc import Mapping
 
@@ -33,12 +33,12 @@ def check(
     *,
     rebuild: bool = True,
 ) -> Findings:
-    """Checks a study's folder. Repeats the check if it finds faults and the folder changed in the meantime.
+    """Checks a study's folder. Repeats the check if it finds faults but the folder changed in the meantime.
 
     Args:
       folder: the study's folder.
-      within: entries of the folder. None reads them.
-      on_bytes: called with the number of bytes checked since its last call.
+      within: entries of the folder. If None, they are read.
+      on_bytes: called with the number of bytes checked since the last call.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
     before = entries(folder) if within is None else within
@@ -76,7 +76,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
 
 
 def _files(folder: Folder, within: list[Entry], findings: Findings) -> dict[str, Entry]:
-    """Returns the files that may belong to a study. Everything else is a fault."""
+    """Returns the files that may belong to a study. All other entries are faults."""
     files = {}
     for entry in within:
         named = parts.listing([entry.name])
@@ -168,7 +168,7 @@ def _claims(folder: Folder, listing: Listing, records: Fields, findings: Finding
 
 
 def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
-    """Detects a merge that copied all files of a study except the commit record. Other checks miss it."""
+    """Detects a merge that copied all files of a study except the commit record. The other checks do not notice it."""
     newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
     is_unrecorded = newest and findings.claims[newest].purpose == "merge" and newest not in listing.commits
@@ -177,7 +177,7 @@ def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
 
 
 def newest_claim(listing: Listing) -> int:
-    """Returns the largest claim number, including claims that other files refer to."""
+    """Returns the largest claim number, including the numbers of claims that other files refer to."""
     return max([0, *listing.claims, *listing.commits, *(part.token for part in listing.parts)])
 
 
@@ -197,7 +197,7 @@ def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
 def check_parts(
     folder: Folder, listing: Listing, files: Mapping[str, Entry], findings: Findings, on_bytes: OnBytes
 ) -> None:
-    """Checks every part, and the tables of valid parts that are not committed yet."""
+    """Checks every part, and the tables of parts that count and are not committed yet."""
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
     cutoffs = findings.cutoffs
@@ -224,7 +224,7 @@ def check_parts(
 
 
 def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
-    """Returns whether a part ends in the hash of its other bytes. Adds a fault if not."""
+    """Returns whether a part ends with the hash of its other bytes. Adds a fault if not."""
     payload = max(0, entry.bytes - DIGEST_BYTES)
     with findings.reading(path):
         with path.open("rb") as file:

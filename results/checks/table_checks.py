@@ -1,4 +1,4 @@
-"""Checks of a study's three tables in parts, commits and releases."""
+"""Checks the three tables of a study in parts, commits and releases."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 
 
 class Flaw(NamedTuple):
-    """A flaw in a table (studies, trials or measurements): a predicate that follows the table's path."""
+    """A flaw in a table (studies, trials or measurements), described by a predicate that follows the table's path."""
 
     table: str
     what: str
@@ -72,13 +72,13 @@ def parquet_rows(file: bounds.Parquet) -> Rows:
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
 ) -> Iterator[Flaw]:
-    """Yields flaws in a study's tables.
+    """Yields the flaws in a study's tables.
 
     Args:
       study: the plan, with the planned trials.
       tables: studies, trials and measurements.
       runs: valid run numbers, or None if unknown.
-      whole: whether the tables contain the whole study or only a part.
+      whole: whether the tables contain the whole study, instead of only a part of it.
     """
     wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
@@ -113,7 +113,7 @@ def flaws(
 
 
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """Returns the named columns of all rows in the current schema. A table with an older schema keeps all columns."""
+    """Returns the named columns of all rows, in the current schema. Tables with an older schema keep all columns."""
     is_current = schema.is_of_today(rows.schema)
     content = rows.schema.empty_table()
     if rows.length:
@@ -122,7 +122,7 @@ def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
 
 
 class TrialSpans(NamedTuple):
-    """Measurements by trial.
+    """The measurements of a study, by trial.
 
     Attributes:
       studies: study names in the rows.
@@ -138,7 +138,7 @@ class TrialSpans(NamedTuple):
 
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
-    """Reads the study, trial and step of all rows. Checks that rows are sorted, unique and not before ``earliest``."""
+    """Reads the study, trial and step of all rows. Checks that rows are sorted, unique and not below ``earliest``."""
     studies = set()
     trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per run of rows from the same trial
     wrong, at, twice, before = 0, 0, False, 0
@@ -191,7 +191,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
-    """Yields flaws in the columns: our own must come first, in order, then metaparameters or metrics."""
+    """Yields flaws in the columns: schema columns must come first, in order, then metaparameters or metrics."""
     columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     own = {column.name: column.type for column in kind.columns}
@@ -269,7 +269,7 @@ def _is_extra(table: pa.Table) -> np.ndarray:
 
 
 def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
-    """Yields flaws in the repeats: ids define roles, and metaparameters must equal those of the repeated trial."""
+    """Yields flaws in the repeats: ids must match roles, and metaparameters must equal those of the repeated trial."""
     ids, roles = table["trial"].to_numpy(), np.array(table["role"].to_pylist())
     repeats = np.zeros(len(ids), bool) if KINDS[study.kind].recorded else confirmation.is_repeat(ids)
     extra = _is_extra(table) if whole else np.zeros(len(ids), bool)  # every repeat in a part was requested
@@ -296,7 +296,7 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
 
 
 def _ends(trials: pa.Table, curves: TrialSpans) -> Iterator[str]:
-    """Yields flaws in our own trials: steps must match the last measurement, which only trials to rerun may lack."""
+    """Yields flaws in our own trials: steps must match the last measurement. Only trials to rerun may lack one."""
     ids, steps = trials["trial"].to_numpy(), trials["steps"].to_numpy()
     last = np.zeros(len(ids), steps.dtype)
     last[np.searchsorted(ids, curves.trials)] = curves.last

@@ -1,4 +1,4 @@
-"""Verification of a store or a release: file hashes, table contents and ledger totals."""
+"""Verifies a store or a release: file hashes, table contents and ledger totals."""
 
 import collections
 import itertools
@@ -36,14 +36,14 @@ _LEFTOVERS = {
 
 @located
 def run(folder: Folder, report: Report, *, full: bool = False) -> int:
-    """Prints a line for every fault in a store or a release, then a summary.
+    """Verifies a store or a release. Prints one line for every fault, then a summary.
 
     With `--json`, both are printed as one object. With `--csv`, only the faults are printed.
 
     Args:
       folder: the store or release.
       report: called with progress messages.
-      full: whether to rebuild all envelopes. By default, only a sample is rebuilt in a large store.
+      full: whether to rebuild all envelopes. By default, only a sample of them is rebuilt in a large store.
 
     Returns:
       0 if there are no faults, else 1.
@@ -69,10 +69,10 @@ def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findi
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
     """Selects the studies whose envelopes are rebuilt: all, or a sample of ``REBUILD_BYTES`` in large stores.
 
-    Every other envelope is still checked: it must be intact and belong to its tables.
+    The other envelopes are still checked: they must be intact and belong to their tables.
 
     Args:
-      sizes: size of each study in bytes, by name. The sample depends only on these.
+      sizes: size of each study in bytes, by name. The sample depends only on these sizes.
       full: whether to select all studies.
     """
     names, total = sorted(sizes), sum(sizes.values())
@@ -155,7 +155,7 @@ def at_once(items: Iterable[T], check: Callable[[T], Findings], *, one_by_one: b
 
 
 def tally(show: OnCount) -> OnBytes:
-    """Returns a function that adds up counts from several threads and passes the sum to ``show``."""
+    """Returns a function that adds up counts from several threads and passes the total to ``show``."""
     lock, done = threading.Lock(), 0
 
     def add(count: int) -> None:
@@ -206,7 +206,7 @@ def summary(everything: Sequence[Findings]) -> str:
 
 
 def in_words(ledger: Ledger) -> str:
-    """Returns planned = complete + infeasible + incomplete (by reason) + missing, with the numbers."""
+    """Returns the equation planned = complete + infeasible + incomplete (by reason) + missing, with numbers."""
     reasons = {reason: count for reason, count in list(ledger._asdict().items())[3:-1] if count}
     by_reason = f" ({', '.join(f'{reason} {count:,}' for reason, count in reasons.items())})" if reasons else ""
     return (
@@ -216,7 +216,7 @@ def in_words(ledger: Ledger) -> str:
 
 
 def _around(folder: Folder, within: list[Entry]) -> Findings:
-    """Checks the store's own folder, excluding the studies."""
+    """Checks the store's own folder, without the studies."""
     findings = Findings(folder)
     for entry in within:
         path = folder / entry.name

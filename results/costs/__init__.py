@@ -1,1 +1,1 @@
-"""Costs of a step: counts, hardware tables, and the seconds predicted from both, without JAX."""
+"""Costs of a training step: counts, hardware tables and the step time predicted from both, without JAX."""

@@ -1,13 +1,13 @@
 """Costs of a layout in closed form: FLOPs, memory and collectives of a training step, without JAX or a compiler.
 
-The model is the decoder of layout studies, whose tensors have named axes. A layout splits each axis over at most one
-mesh axis. The rules follow XLA's partitioner:
+The model is the decoder used in layout studies, whose tensors have named axes. A layout splits each axis across at most
+one mesh axis. The rules follow XLA's partitioner:
 
-- A matmul and its two gradients are products over named axes. A product is divided among the mesh axes that split its
+- A matmul and its two gradients are products over named axes. A product is sharded across the mesh axes that split its
   axes. If a summed axis is split, the output is all-reduced.
-- If a product needs a whole parameter that is split, the parameter is gathered for the forward and for the backward
+- If a product needs a whole parameter that is sharded, the parameter is gathered for the forward and for the backward
   pass.
-- If the next product needs a whole activation that is split, the activation is gathered.
+- If the next product needs a whole activation that is sharded, the activation is gathered.
 
 Gradients of parameters are sums over the batch, so the cost of data parallelism follows from the first rule.
 ``docs/layouts.md`` lists the cases in which the partitioner behaves differently.
@@ -35,11 +35,11 @@ _WIDTH = 4  # bytes of float32 and int32
 
 
 class Matmul(NamedTuple):
-    """A matmul. It sums over the axes that are missing from its result.
+    """A matmul, which sums over the axes that are missing from its result.
 
     Attributes:
       name: name of its parameter, or of its result if it multiplies two activations.
-      given, weight, result: axes of both factors and of the result.
+      given, weight, result: axes of the first factor, the second factor and the result.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Costs(NamedTuple):
     Attributes:
       work: FLOPs of matmuls, two per multiply-add, and the bytes that they read and write.
       argument_bytes: bytes of parameters, of both of Adam's moments, and of the batch.
-      activation_bytes: estimated bytes of activations and gradients at the peak.
-      collectives: collectives of the step. Each lists only its first group, because all groups are alike.
+      activation_bytes: estimated bytes of activations and gradients at peak memory.
+      collectives: collectives of the step. Each one lists only its first group, because all groups are alike.
       totals: count, bytes and wire bytes of the collectives, by operation and mesh axis.
     """
 
@@ -97,7 +97,7 @@ def sizes_of(shape: Mapping[str, int], batch: int, length: int) -> dict[str, int
     """Returns the size of each named axis.
 
     Args:
-      shape: number of layers, heads and tokens, and widths, as in ``workloads.layouts.shapes.Shape``.
+      shape: numbers of layers, heads and tokens, and widths, as defined in ``workloads.layouts.shapes.Shape``.
       batch, length: number of sequences, and number of tokens per sequence.
     """
     widths = {name: shape[name] for name in ("layers", "embed", "heads", "kv", "mlp", "vocab")}
@@ -115,7 +115,7 @@ def work(
     width: int = _WIDTH,
     rematerialized: bool = False,
 ) -> Work:
-    """Returns the work of the matmuls of a training step of a decoder on one device.
+    """Returns the work of all matmuls in a training step of a decoder, on one device.
 
     Args:
       sizes, mesh, layout, width, rematerialized: see ``closed_form``.
@@ -142,14 +142,14 @@ def closed_form(
 
     Args:
       sizes: size of each named axis. The batch is the global batch.
-      parameters: axes of each parameter, as in ``workloads.layouts.shapes``. Without ``predict``, the embedding table
-        is also the output layer. With ``gate``, the hidden layer is gated.
+      parameters: axes of each parameter, as defined in ``workloads.layouts.shapes``. If there is no ``predict``, the
+        embedding table is also the output layer. If there is a ``gate``, the hidden layer is gated.
       mesh: sizes of the mesh axes, in order.
-      layout: mesh axis that each tensor axis is split over. The layout must be valid.
+      layout: mesh axis across which each tensor axis is split. The layout must be valid.
       width: bytes per number in activations and in collectives: 4 on CPUs, which send bfloat16 as float32, and 2 for
         bfloat16 on TPUs.
       rematerialized: whether the backward pass recomputes blocks.
-      joined: whether the gradients of an activation are added before they are summed over devices, as on TPUs. On
+      joined: whether the gradients of an activation are added up before they are summed over devices, as on TPUs. On
         CPUs, they are summed over devices first.
     """
     step = _Step(sizes, parameters, mesh, layout, width, rematerialized)
@@ -170,7 +170,7 @@ def closed_form(
 
 
 class _Step:
-    """The FLOPs and collectives of a step, accumulated part by part."""
+    """The FLOPs and collectives of a step, which are accumulated part by part."""
 
     def __init__(
         self,
@@ -235,9 +235,10 @@ class _Step:
             self._send("all-reduce", axis, math.prod(own[each] for each in kept), times, name)
 
     def _split(self, matmul: Matmul, output: str) -> dict[str, str]:
-        """Returns the mesh axis that divides each axis of a product.
+        """Returns the mesh axis across which each axis of a product is split.
 
-        These are the axes of the layout, except for the length, which keys and the residual stream split differently.
+        These are the mesh axes given by the layout, except for the length, which keys and the residual stream split
+        differently.
         """
         axes = {*matmul.given, *matmul.weight, *matmul.result}
         split = {name: axis for name, axis in self._layout.items() if name in axes}
@@ -273,7 +274,7 @@ class _Step:
                 self._send("all-gather", over_layers, self.elements(axes, "layers"), times, f"layers of {name}")
 
     def add_activations(self) -> None:
-        """Adds the gathers of activations that the next product needs whole."""
+        """Adds the gathers of activations that the next product needs unsharded."""
         if self._length and not self._memory:
             keys = self.elements(KEYS, "memory_length")
             self._send("all-gather", self._length, keys, 2 * self._layers, "keys and values")
@@ -339,7 +340,7 @@ class _Step:
         return self._width * (blocks + 2 * self.elements(LOGITS)) + _WIDTH * parameters
 
     def elements(self, axes: Iterable[str], *whole: str) -> int:
-        """Returns the number of a tensor's elements on one device. The axes in ``whole`` are not split."""
+        """Returns the number of elements of a tensor on one device. The axes in ``whole`` are not split."""
         return math.prod(self._sizes[each] if each in whole else self._own[each] for each in axes)
 
     def _over(self, *names: str) -> set[str]:
@@ -366,7 +367,7 @@ def _collectives(sent: Sent, mesh: Axes) -> tuple[tuple[Collective, ...], Totals
 
 @functools.lru_cache
 def _first_group(mesh: tuple[tuple[str, int], ...], axis: str) -> Groups:
-    """Returns the group of the first device along a mesh axis. The last axis varies fastest."""
+    """Returns the group of the first device along a mesh axis. The last mesh axis varies fastest."""
     apart = 1
     for name, size in reversed(mesh):
         if name == axis:

@@ -1,4 +1,4 @@
-"""Collectives of a step on a mesh, and their seconds as predicted from a latency and a bandwidth.
+"""Collectives of a step on a mesh, and their seconds predicted from a latency and a bandwidth.
 
 The closed forms are from *How to Scale Your Model* (Austin et al. 2025, https://jax-ml.github.io/scaling-book, sections
 2, 3 and 5), for two-byte weights and activations.
@@ -33,7 +33,7 @@ class Collective(NamedTuple):
 
     Attributes:
       operation: one of ``COLLECTIVES``.
-      bytes: size of the whole array that is summed, gathered, scattered or sent, for each device of a group.
+      bytes: size of the whole array that is summed, gathered, scattered or sent, per device of a group.
       groups: groups of communicating devices, by their positions in the mesh, or pairs for a permutation.
       turns: trip counts of the enclosing loops.
       name: name of the instruction.
@@ -47,7 +47,7 @@ class Collective(NamedTuple):
 
     @property
     def times(self) -> int:
-        """Number of executions. A loop with an unknown trip count counts once."""
+        """Number of executions per step. Loops with an unknown trip count are counted as one iteration."""
         return times(self.turns)
 
     @property
@@ -57,7 +57,7 @@ class Collective(NamedTuple):
 
     @property
     def wire_bytes(self) -> float:
-        """Bytes sent by a device per execution, by the best ring algorithm: 2 (n−1)/n for a sum over n devices."""
+        """Bytes that a device sends per execution with the best ring algorithm: 2 (n−1)/n for a sum over n devices."""
         share = (self.size - 1) / self.size
         if self.operation == "all-reduce":
             return 2 * share * self.bytes
@@ -104,7 +104,7 @@ def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
 def from_total(operation: str, axes: str, count: int, whole: float, wire: float, mesh: Axes) -> Collective:
     """Returns a collective that represents a row of ``totals``: the mean collective, executed ``count`` times.
 
-    Groups over mixed axes have the size that follows from the wire bytes, and consist of neighbours.
+    Groups over mixed axes consist of neighbours, and their size is derived from the wire bytes.
     """
     devices = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
     along = [i for i, name in enumerate(mesh) if name in axes.split("+")]
@@ -117,13 +117,12 @@ def from_total(operation: str, axes: str, count: int, whole: float, wire: float,
 
 
 def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
-    """Returns the sizes of axes that have their own links: those of a mesh, or of the torus that one axis covers.
+    """Returns the sizes of axes with their own links: axes of a mesh, or of the torus that a single mesh axis covers.
 
     Args:
       hardware: hardware of all devices.
       mesh: sizes of the mesh axes.
-      chips: number of chips along each torus dimension. With None, the dimensions are assumed to be as even as
-        possible.
+      chips: number of chips along each torus dimension. If None, the dimensions are assumed to be as even as possible.
     """
     wide = [size for size in mesh.values() if size > 1]
     if hardware.axes == 1 or len(wide) != 1:
@@ -140,7 +139,7 @@ def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) ->
 
 
 def _along(sizes: Sequence[int], directions: int) -> list[int]:
-    """Returns the lengths of torus dimensions that hold axes of these sizes, as even as possible."""
+    """Returns torus dimensions that fit axes of these sizes. The dimensions are as even as possible."""
     lengths = [1 for _ in range(min(directions, max(1, len(sizes))))]
     for size in sorted(sizes, reverse=True):
         lengths[lengths.index(min(lengths))] *= size
@@ -156,16 +155,16 @@ def _factors(number: int) -> list[int]:
 
 
 def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: Axes) -> float:
-    """Returns the predicted seconds of all collectives of a step, executed one after another."""
+    """Returns the predicted seconds of all collectives of a step, assuming that they run one after another."""
     return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
     """Predicts the seconds of one execution of a collective: latency per hop around its rings, plus bytes / bandwidth.
 
-    A collective over several axes uses the links of all of them, up to the number of the device's axes. A collective
-    over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently, and at the
-    same time exchange data within the node.
+    A collective over several axes uses the links of all these axes, up to the number of axes of the device. A
+    collective over mixed axes uses the links of one axis. All devices send their shares to other nodes concurrently. At
+    the same time, they exchange data within their node.
 
     Args:
       hardware: the kind of all devices.
@@ -177,7 +176,7 @@ def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> 
 
 
 def _far_seconds(hardware: Hardware, collective: Collective) -> float:
-    """Returns the seconds spent between nodes, in a ring of nodes. Each device of a node holds a part of the array."""
+    """Returns the seconds of communication between nodes in a ring. Each device of a node holds a part of the array."""
     if hardware.node is None or hardware.far_bandwidth is None:
         return 0.0
     nodes = max(len({device // hardware.node for device in group}) for group in collective.groups)
@@ -194,7 +193,7 @@ def _far_seconds(hardware: Hardware, collective: Collective) -> float:
 
 
 def _on_switch(hardware: Hardware, collective: Collective, over: Axes) -> float:
-    """Returns the seconds on a switch, through which each device sends everything at its full rate."""
+    """Returns the seconds on a switch. Each device sends all its data through the switch at its full rate."""
     del over  # a switch does not have separate links per axis
     hops = 1.0
     if collective.operation not in _PASSED and "all-to-all" not in collective.operation:

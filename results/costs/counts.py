@@ -1,4 +1,4 @@
-"""The record of counted costs: work, memory and collectives of a study, as plain numbers."""
+"""Counted costs of a study as plain numbers: work, memory and collectives."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Work(NamedTuple):
     Attributes:
       flops: FLOPs of matmuls and convolutions, two per multiply-add.
       activation_bytes: bytes of activations that these operations read and write.
-      score_bytes: the same for attention scores, which are the largest array of a batched matmul of two activations.
+      score_bytes: the same for attention scores. These are the largest array in a batched matmul of two activations.
       weight_bytes: the same for weights and their gradients.
       other_bytes: memory traffic of other operations that compilers do not fuse.
       operations: number of operations. Operations in loops are multiplied by the trip count.
@@ -32,24 +32,25 @@ class Work(NamedTuple):
         return Work(*(count * each for each in self))
 
     def plus(self, other: "Work") -> "Work":
-        """Returns the sum with other work."""
+        """Returns the sum of this and other work."""
         return Work(*map(sum, zip(self, other, strict=True)))
 
 
 class Counts(NamedTuple):
-    """Costs of a study, counted from shapes only. They describe one device's share of a step on ``devices``.
+    """Costs of a study, counted from shapes only. They describe one device's share of a step on ``devices`` devices.
 
     Attributes:
       step: work of one trial's step on one device.
-      evaluation: work of an evaluation on one device.
+      evaluation: work of one evaluation on one device.
       parameters: number of trained parameters on all devices.
       held_bytes: approximate peak memory of a device for one trial's share of a batch, including intermediate results.
-      equations: number of operations in the text of all programs, which determines the compile time.
+      equations: number of operations in the text of all compiled programs, which determines the compile time.
       devices: number of devices that share a step. The other numbers are already divided by it.
       precision: matmul precision, float32 or bfloat16.
-      least_bytes: approximate memory of a device if it processes its share in the largest possible number of parts.
+      least_bytes: approximate memory of a device if its share is processed in the largest possible number of
+        microbatches.
       sums: whether the devices that share a step all-reduce the gradients of all parameters.
-      streamed: whether each lane reads its own data stream. If so, the default is one lane.
+      streamed: whether each lane reads a separate data stream. If so, the default is one lane.
     """
 
     step: Work
@@ -78,22 +79,22 @@ class Verdict(NamedTuple):
     """The compiler's verdict on a study for a topology.
 
     Attributes:
-      fits: whether the study fits in memory. Missing if compilation did not finish.
-      needed_bytes, device_bytes: memory that a device needs, including all arguments, and memory available to the
+      fits: whether the study fits in memory, or missing if compilation did not finish.
+      needed_bytes, device_bytes: memory needed on a device, including all arguments, and memory available to the
         compiler.
       flops: FLOPs of a step on a device.
       exchanges: collectives of a step.
       exchange_seconds: predicted seconds of these collectives.
-      unknown_loops: number of loops with an unknown trip count, which are loops over steps. Their bodies are counted
+      unknown_loops: number of loops with an unknown trip count, which are loops over steps. Each loop body is counted
         once.
       cycles: cycles of a step in the compiler's schedule, with loops multiplied by their trip counts, if
         the compiler reports them.
       lanes: number of trials on a device.
-      shards: number of devices that share a step, as the engine would partition it.
-      microbatches: number of parts that a device's share is processed in.
+      shards: number of devices that share a step, if the engine partitions it.
+      microbatches: number of parts in which a device processes its share.
       device_kind: JAX's name for the device.
       devices: number of devices in the slice.
-      how: readable description of the lanes and the batch partition.
+      how: human-readable description of the lanes and the batch partition.
       processor_seconds: CPU seconds spent on compiling.
       why: the compiler's message if the study does not fit, or the reason why the verdict is unknown.
     """

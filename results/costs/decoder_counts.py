@@ -1,7 +1,7 @@
 """Counts of a decoder with grouped-query attention, windows and experts: parameters, FLOPs and memory traffic.
 
-The counts follow from shapes, without JAX. A mixture of experts is counted as if each token reached all its experts,
-so no token is dropped. Attention is causal and blocked, so scores never reach main memory.
+The counts are derived from shapes, without JAX. For a mixture of experts, each token is assumed to reach all its
+experts, so no tokens are dropped. Attention is causal and blocked, so scores never reach main memory.
 """
 
 from collections.abc import Container, Iterator
@@ -18,19 +18,19 @@ class Decoder(NamedTuple):
 
     Attributes:
       layers, width: number of blocks, and width of the residual stream.
-      heads, key_heads, head_width: number of heads, number of key and value heads, and head width.
+      heads, key_heads, head_width: number of query heads, number of key and value heads, and head width.
       hidden: width of the hidden layer, or of one expert.
-      vocabulary: number of tokens.
+      vocabulary: number of tokens in the vocabulary.
       gated: whether the hidden layer has a gate.
       tied: whether the embedding table is also the output layer.
-      experts, active_experts: number of experts in a block, and number of experts that a token uses. Zero without
-        experts.
+      experts, active_experts: number of experts in a block, and number of experts that a token uses. Zero if there are
+        no experts.
       shared_hidden: width of the expert that all tokens use.
       dense_layers, dense_hidden: number of blocks without experts, and their hidden width.
       window: number of tokens that local layers attend to. Zero if all layers are global.
       global_layers: number of layers that attend to all tokens, if there is a window.
-      global_head_width, global_key_heads: attention shape of global layers, if it differs. Their keys are also their
-        values.
+      global_head_width, global_key_heads: attention shape of global layers, if it differs. Global layers use their keys
+        as values too.
       query_rank, key_rank, rope_width: widths in latent attention: compressed queries, compressed keys and values, and
         the part of keys with positions. Zero for plain attention.
     """
@@ -59,12 +59,12 @@ class Decoder(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A matmul with a parameter.
+    """A matmul of an activation with a parameter.
 
     Attributes:
-      name: name of its result, for lists of kept tensors.
-      inner, outer: widths of its input and of its output.
-      used: number of times that a token uses such a matmul in one pass.
+      name: name of the result, for lists of kept tensors.
+      inner, outer: widths of the input and of the output.
+      used: number of such matmuls that a token uses in one pass.
       stored: number of such matrices in the model.
     """
 
@@ -86,13 +86,13 @@ class Product(NamedTuple):
 
 
 def products(decoder: Decoder) -> tuple[Product, ...]:
-    """Returns the matmuls with parameters in all layers, and the output layer."""
+    """Returns the matmuls with parameters, in all layers and in the output layer."""
     read_out = Product("predict", decoder.width, decoder.vocabulary, 1, 0 if decoder.tied else 1)
     return *_projections(decoder), *_hidden(decoder), read_out
 
 
 def _projections(decoder: Decoder) -> Iterator[Product]:
-    """Yields the projections of attention."""
+    """Yields the projections in attention."""
     wide, heads, local = decoder.width, decoder.heads, decoder.layers
     if decoder.query_rank:
         key = decoder.head_width + decoder.rope_width
@@ -156,9 +156,9 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
     Args:
       decoder: shape of the decoder.
       length: number of tokens in a sequence.
-      causal: whether masked scores are skipped. Otherwise each token attends to the whole sequence, or to two windows.
-      block: number of tokens in a block of queries or keys. Only pairs of blocks without a score are then skipped, as
-        in ``workloads.models.attention``. With 0, exactly the masked scores are skipped.
+      causal: whether masked scores are skipped. If not, each token attends to the whole sequence, or to two windows.
+      block: number of tokens in a block of queries or keys. Only pairs of blocks that are fully masked are skipped, as
+        in ``workloads.models.attention``. If 0, exactly the masked scores are skipped.
     """
     window = decoder.window or length
     if block:
@@ -173,7 +173,7 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
 
 
 def _scores_in_blocks(length: int, window: int, block: int) -> float:
-    """Returns the number of scores that blocked causal attention computes per token, averaged over a sequence."""
+    """Returns the number of scores that blocked causal attention computes per token, as an average over a sequence."""
     block = min(block, length)
     blocks = -(-length // block)
     reach = (window + block - 2) // block if window else blocks  # earlier blocks that a block attends to
@@ -196,12 +196,12 @@ def attention_passes(kept: Container[str]) -> float:
 
 
 def _passes(name: str, kept: Container[str]) -> int:
-    """Returns the number of matmuls of a product in a step. The last result of a block is never recomputed."""
+    """Returns how many matmuls a product takes in a step. The last result of a block is never recomputed."""
     return 3 if name in kept or name in ("down", "predict") else 4
 
 
 def activation_traffic(decoder: Decoder, ways: int, kept: Container[str]) -> float:
-    """Returns the elements of activations that matmuls and attention of one device read and write in a step, per token.
+    """Returns the activation elements per token that matmuls and attention read and write on one device in a step.
 
     Args:
       decoder: shape of the decoder.
@@ -219,12 +219,12 @@ def activation_traffic(decoder: Decoder, ways: int, kept: Container[str]) -> flo
 
 
 def weight_traffic(decoder: Decoder, ways: int, expert_ways: int, kept: Container[str]) -> float:
-    """Returns the elements of weights and of their gradients that one device reads and writes in a step.
+    """Returns the number of elements of weights and their gradients that one device reads and writes in a step.
 
     Args:
       decoder: shape of the decoder.
       ways: number of devices that share each matmul, by tensor parallelism.
-      expert_ways: number of devices that the experts are divided over.
+      expert_ways: number of devices across which the experts are split.
       kept: names of tensors that the backward pass does not recompute.
     """
     total = 0.0

@@ -9,20 +9,21 @@ HOP_SECONDS = 1e-6  # latency of one hop, from section 3 of the book
 
 
 class Hardware(NamedTuple):
-    """A device as counted by JAX (a chip or a core) and its links.
+    """A device as counted by JAX (a chip or a core), with its links.
 
     Attributes:
       flops: bfloat16 matmul FLOPs per second.
-      passes: time of a full-precision float32 matmul relative to bfloat16, or 1 if ``flops`` is the float32 rate.
-      memory_bytes, memory_bandwidth: memory size in bytes, and bandwidth in bytes per second.
+      passes: time of a full-precision float32 matmul relative to one in bfloat16, or 1 if ``flops`` is the float32
+        rate.
+      memory_bytes, memory_bandwidth: memory size in bytes, and memory bandwidth in bytes per second.
       link_bandwidth: bytes per second that a device sends over the links of one torus axis (both directions together)
         or into a switch.
       axes: number of axes whose links a collective can use simultaneously: the dimensions of a torus, or 1 for a
         switch.
-      node: number of devices connected by these links. If it is missing, all devices are connected.
+      node: number of devices connected by these links. If missing, all devices are connected.
       far_bandwidth: a device's one-way share of the network between slices or nodes, in bytes per second, if published.
       source: source of these numbers.
-      slices: number of slices that the devices of a step span.
+      slices: number of slices spanned by the devices of a step.
     """
 
     flops: float
@@ -99,7 +100,7 @@ ACCELERATORS = tuple(row for row in HARDWARE if row != "cpu")
 
 
 def hardware_of(device_kind: str) -> str | None:
-    """Returns the name of the hardware row for a device kind, as named by JAX, or for a row name, if it exists.
+    """Returns the name of the hardware row for a device kind (as named by JAX) or for a row name, if it exists.
 
     Options of ``described`` are ignored.
     """
@@ -113,7 +114,7 @@ OPTIONS = {"node": "node", "slices": "slices", "links": "link_bandwidth", "far":
 
 
 def described(text: str) -> Hardware | None:
-    """Returns hardware with changed links. The result is missing for unknown devices.
+    """Returns hardware, optionally with changed links. The result is missing for unknown devices.
 
     Args:
       text: name of a table row or of a device kind, then pairs with names from ``OPTIONS``, separated as in a mesh. The
@@ -139,12 +140,12 @@ def described(text: str) -> Hardware | None:
 
 
 def backend_of(row: str) -> str:
-    """Returns JAX's name for the backend of a row: tpu for chips in a torus, gpu for devices on a switch, or cpu."""
+    """Returns JAX's name for a row's backend: tpu for chips in a torus, gpu for devices on a switch, or cpu."""
     return "cpu" if row == "cpu" else "tpu" if HARDWARE[row].axes > 1 else "gpu"
 
 
 def passes(hardware: Hardware, precision: str) -> int:
-    """Returns the time of a matmul of the given precision relative to bfloat16."""
+    """Returns the time of a matmul in the given precision relative to bfloat16."""
     return 1 if precision == "bfloat16" else hardware.passes
 
 

@@ -1,8 +1,8 @@
-"""Predicts seconds, always with a range, from the counted work of a program and the rates of a device.
+"""Predicts seconds from the counted work of a program and the rates of a device. Every prediction has a range.
 
-All predictions use the form of ``step_model``, whose constants were fitted to published steps of decoders. Tables list
-the rates of each device kind. The rates are ``scaled`` by measured runs if available, otherwise by the steps of a probe
-(``harness.costs.probe``). This module does not read the clock or the disk, and does not import JAX.
+All predictions use the form of ``step_model``, whose constants were fitted to published training steps of decoders.
+Tables list the rates of each device kind. Rates are ``scaled`` by measured runs if there are any, and otherwise by the
+steps of a probe (``harness.costs.probe``). This module does not access the clock or the disk, and does not import JAX.
 """
 
 import math
@@ -26,16 +26,18 @@ class Rates(NamedTuple):
     """Rates of a device kind.
 
     Attributes:
-      flops, bytes: peak matmul FLOPs and memory traffic per second. ``constants`` has the fraction that is reached.
+      flops, bytes: peak matmul FLOPs and memory traffic per second. ``constants`` contains the fraction of peak that is
+        reached.
       constants: constants of the cost model.
       backend: JAX's name for the backend: cpu, gpu or tpu.
       operation_seconds: minimum seconds of an operation.
-      call_seconds: seconds that the host needs per call to start programs and read their results.
+      call_seconds: seconds per call that the host needs to launch programs and read their results.
       equation_seconds: compile time per operation in the text of a program.
-      factor: factor within which predictions agree with the measured time, with 90 % confidence.
-      published: whether decoder steps were published for this device and precision. If so, they determine the range.
-      source: readable description of the source of these numbers.
-      slices: number of slices that the devices of a step span.
+      factor: factor within which predictions agree with measured times, with 90 % confidence.
+      published: whether there are published decoder steps for this device and precision. If so, they determine the
+        range.
+      source: human-readable description of the source of these numbers.
+      slices: number of slices spanned by the devices of a step.
     """
 
     flops: float
@@ -63,7 +65,7 @@ class Seconds(NamedTuple):
         return Seconds(*(count * each for each in self))
 
     def plus(self, other: "Seconds") -> "Seconds":
-        """Returns the sum with other seconds, assuming fully correlated errors."""
+        """Returns the sum of these and other seconds, assuming fully correlated errors."""
         return Seconds(*(one + two for one, two in zip(self, other, strict=True)))
 
 
@@ -90,7 +92,7 @@ UNLIKE_PUBLISHED = 3.0  # factor of the range of steps on accelerators that are 
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
-    """Returns rates of a device kind from the tables, for matmuls of a precision, or None if the tables lack it."""
+    """Returns the rates of a device kind from the tables, for matmuls in a precision, or None if they lack it."""
     if backend == "cpu":
         return CPU
     row, found = hardware_of(device_kind), described(device_kind)
@@ -107,7 +109,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 
 def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, published: bool = False) -> Rates:
-    """Returns rates of an accelerator from its peaks."""
+    """Returns the rates of an accelerator, derived from its peak rates."""
     return Rates(
         flops,
         bandwidth,
@@ -123,7 +125,7 @@ def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, pu
 
 
 def of_step(step: Step) -> Seconds:
-    """Returns the predicted seconds of a decoder's step, with a 90 % range.
+    """Returns the predicted seconds of a decoder's training step, with a 90 % range.
 
     Raises:
       KeyError: the hardware table has no row or no peak for the step.
@@ -153,7 +155,7 @@ def seconds(of: Work, at: Rates, lanes: int = 1, links: float = 0.0) -> Seconds:
     Args:
       of: work of one trial.
       at: rates of the device.
-      lanes: number of batched trials, which share the minimum time of each operation.
+      lanes: number of batched trials. They share the minimum time of each operation.
       links: seconds of the program's exchanges.
     """
     middle = float(parts(of, at, links).step) + of.operations * at.operation_seconds / lanes
@@ -161,9 +163,9 @@ def seconds(of: Work, at: Rates, lanes: int = 1, links: float = 0.0) -> Seconds:
 
 
 def is_like_published(of: Work, at: Rates, links: float = 0.0) -> bool:
-    """Returns whether steps like this one were published: Transformers in 16 bits on the same kinds of devices.
+    """Returns whether steps like this one were published: 16-bit Transformers on the same kinds of devices.
 
-    Published steps take half a second or more, and their attention keeps scores on the chip.
+    Published steps take half a second or more, and their attention keeps the scores on the chip.
     """
     whole = parts(of, at, links).step
     blocked = parts(of._replace(score_bytes=0.0), at, links).step
@@ -176,12 +178,12 @@ def compiling_seconds(equations: float, at: Rates) -> float:
 
 
 def around(middle: float, factor: float) -> Seconds:
-    """Returns seconds with a range that extends by this factor in both directions."""
+    """Returns the seconds with a range that extends by this factor in both directions."""
     return Seconds(middle, middle / factor, middle * factor)
 
 
 def alike(one: float, other: float) -> bool:
-    """Returns whether two programs have such similar FLOPs that a measurement of one scales the other's prediction."""
+    """Returns whether the FLOPs of two programs are so similar that one can be used to calibrate the other."""
     return abs(math.log10(max(one, 1.0)) - math.log10(max(other, 1.0))) <= DECADES
 
 
@@ -200,9 +202,9 @@ class Calibration(NamedTuple):
 
 
 def calibration(ratios: Sequence[float], factor: float = CPU.factor) -> Calibration | None:
-    """Returns the calibration from ratios of measured to predicted seconds, or None without ratios.
+    """Returns the calibration from ratios of measured to predicted seconds, or None if there are no ratios.
 
-    If there are only a few ratios, their spread is not estimated, and ``factor`` is used instead.
+    If there are only a few ratios, their spread is not estimated. Instead, ``factor`` is used.
     """
     logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
     if not logs:
@@ -218,7 +220,7 @@ def calibration(ratios: Sequence[float], factor: float = CPU.factor) -> Calibrat
 
 
 def scaled(at: Rates, by: Calibration, source: str | None = None) -> Rates:
-    """Returns rates that agree with measurements on average. ``source`` describes where the rates come from."""
+    """Returns rates scaled to agree with measurements on average. ``source`` describes the origin of the rates."""
     return at._replace(
         flops=at.flops / by.scale,
         bytes=at.bytes / by.scale,

@@ -1,4 +1,4 @@
-"""The constants of ``step_model``, and the error ranges for rows that were left out of the fit.
+"""The constants of ``step_model``, and the ranges of errors for rows left out of the fit.
 
 The constants were fitted on 28 November 2026 by ``benchmarks/step_model.py`` to 87 dense steps on TPUs: 47 in
 ``step_times.csv`` and 40 in ``layouts.csv``. The constant ``switched`` was fitted to 22 steps on GPUs.

@@ -1,11 +1,12 @@
-"""Predicts the seconds of a training step from its terms, with one set of fitted constants.
+"""Predicts the seconds of a training step from its terms, with a single set of fitted constants.
 
-Devices partly overlap matmuls, memory traffic and exchanges. On a torus, a step therefore takes longer than any of the
-three, but less than their sum. On a switch, a step takes as long as the longest of the three: published steps on GPUs
-show no additional time for memory or exchanges. ``benchmarks/step_model.py`` fits the constants to published steps. All
-forms that were tried are in ``docs/predictions.md``.
+On a device, matmuls, memory traffic and communication partly overlap. On a torus, a step therefore takes longer than
+any of the three, but less than their sum. On a switch, a step takes as long as the longest of the three: published
+steps on GPUs do not show additional time for memory or communication. ``benchmarks/step_model.py`` fits the constants
+to published steps. ``docs/predictions.md`` lists all forms that were tried.
 
-The terms of a decoder follow from its shape and mesh. The terms of other programs are counted: see ``predictions``.
+The terms of a decoder are derived from its shape and mesh. The terms of other programs are counted (see
+``predictions``).
 """
 
 import math
@@ -37,13 +38,14 @@ class Step(NamedTuple):
 
     Attributes:
       decoder, length, batch_size: shape, tokens per sequence, and sequences in the global batch.
-      row, devices, slices: row of the hardware table, number of devices, and number of slices.
+      row, devices, slices: name of the row in the hardware table, number of devices, and number of slices.
       mesh: sizes of the mesh axes: data, fsdp, tensor, context, expert and pipeline within a slice, and ``between``
         slices.
-      precision: bf16, fp16, fp8 or int8. Attention is always computed in bf16 or fp16.
+      precision: bf16, fp16, fp8 or int8. Attention always uses bf16 or fp16.
       kept: tensors that the backward pass does not recompute, from ``decoder_counts.NAMES``.
-      micro_batch, virtual_stages: sequences per microbatch, and stages per device, if there are several stages.
-      evaluated: number of evaluated sequences per trained sequence, if the seconds include evaluations.
+      micro_batch, virtual_stages: sequences per microbatch, and stages per device, if there are several pipeline
+        stages.
+      evaluated: number of sequences evaluated per training sequence, if the seconds include evaluations.
     """
 
     decoder: Decoder
@@ -61,15 +63,15 @@ class Step(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The terms of a step, in seconds at the rates of the hardware table. Each is a number, or an array over steps.
+    """The terms of a step, in seconds at the rates in the hardware table. Each is a number, or an array over steps.
 
     Attributes:
-      products, attention: matmuls at the peak rate of the precision, and attention at the peak rate of bf16.
-      activations, weights: memory traffic of each. Gathered weights are written and read, so their traffic counts
-        twice. Scores of unblocked attention count like weights, because softmax reads and writes them again.
-      links: exchanges over all directions of the torus, or into the switch.
-      doublings: doublings of the number of slices.
-      bubble: idle time of the pipeline relative to the rest.
+      products, attention: time of matmuls at the peak rate of the precision, and of attention at the peak rate of bf16.
+      activations, weights: time of the memory traffic of each. Gathered weights are written and read, so their traffic
+        counts twice. Scores of unblocked attention count like weights, because softmax reads and writes them again.
+      links: time of communication over all directions of the torus, or into the switch.
+      doublings: log2 of the number of slices.
+      bubble: idle time of the pipeline, relative to the remaining time.
       switched: whether devices are on a switch. If so, the GPU constants apply.
     """
 
@@ -87,14 +89,14 @@ class Constants(NamedTuple):
     """The fitted constants.
 
     Attributes:
-      products: fraction of the peak that matmuls reach on TPUs.
-      attention: time of an operation of attention, relative to one of a matmul.
-      activations: number of times that the activations of matmuls pass through memory. Norms, positions and copies read
-        and write them, too.
-      slices: relative loss of time per doubling of the number of slices.
-      switched: fraction of the peak that matmuls reach on GPUs.
-      overlap: exponent of the sum of matmuls, memory and links. They add up at 1, and overlap fully at infinity. This
-        constant is set by hand.
+      products: fraction of the peak rate that matmuls reach on TPUs.
+      attention: time of an attention operation, relative to a matmul operation.
+      activations: number of times that the activations of matmuls pass through memory. Norms, positions and copies also
+        read and write them.
+      slices: relative increase in time per doubling of the number of slices.
+      switched: fraction of the peak rate that matmuls reach on GPUs.
+      overlap: exponent with which matmuls, memory and links are combined. With 1, they add up, and with infinity, they
+        overlap fully. This constant is set by hand.
     """
 
     products: float
@@ -147,7 +149,7 @@ def terms(step: Step) -> Terms:
 
 
 def sent_bytes(step: Step) -> float:
-    """Returns the bytes that a device sends within its slice in a step, by the best ring algorithm."""
+    """Returns the bytes that a device sends within its slice in a step, with the best ring algorithm."""
     decoder, mesh = step.decoder, step.mesh
     fsdp, tensor, expert = (mesh.get(name, 1) for name in ("fsdp", "tensor", "expert"))
     stages, data, context = (mesh.get(name, 1) for name in ("pipeline", "data", "context"))
@@ -167,7 +169,7 @@ def sent_bytes(step: Step) -> float:
 def held_bytes(step: Step) -> float:
     """Returns the bytes that a device holds in a step without offloading to the host and without microbatches.
 
-    They consist of float32 parameters with both of Adam's moments, the inputs of all blocks, and the kept tensors.
+    These are the float32 parameters with both Adam moments, the inputs of all blocks, and the kept tensors.
     """
     decoder, mesh = step.decoder, step.mesh
     ways = math.prod(mesh.get(name, 1) for name in ("fsdp", "tensor", "pipeline", "expert"))
@@ -192,7 +194,7 @@ def _bubble(step: Step) -> float:
 
 
 def parts(of: Terms, constants: Constants) -> Parts:
-    """Returns the predicted seconds of steps."""
+    """Returns the predicted seconds of steps and of their parts."""
     reached = np.where(of.switched, constants.switched, constants.products)
     products, attention = of.products / reached, constants.attention * of.attention / reached
     memory = constants.activations * of.activations + 2 * of.weights

@@ -1,1 +1,1 @@
-"""File systems: one protocol, with one module for files on this machine and one for buckets."""
+"""File systems: a protocol, with one implementation for files on this machine and one for buckets."""

@@ -1,11 +1,11 @@
-"""Objects in buckets: gs://, s3:// and az:// through obstore, and memory:// within a process.
+"""Objects in buckets: gs://, s3:// and az:// (through obstore), and memory:// (within a process).
 
-A bucket has no folders, links or locks. An object is created by one conditional request, which the client does not
-retry. If the response is lost or reports that the name is taken, the object is read back. Equal bytes mean that this
-process wrote it. Therefore, records whose creator matters contain a random token.
+Buckets do not have folders, links or locks. An object is created by a single conditional request, which the client does
+not retry. If the response is lost or reports that the name is taken, the object is read back. If its bytes are equal,
+this process wrote it. Records whose creator matters therefore contain a random token.
 
-The lock of a study is an object that its holder replaces every few seconds. Other processes observe it, so the clocks
-of different machines are never compared. Correctness does not depend on the lock.
+The lock of a study is an object that its holder replaces every few seconds. Other processes watch it for changes, so
+the clocks of different machines are never compared. Correctness does not depend on the lock.
 """
 
 import contextlib
@@ -57,11 +57,11 @@ class Status(NamedTuple):
 
 
 class BucketPath:
-    """The path of an object, or of a folder, which is a common prefix of objects. It is used like a ``Path``.
+    """The path of an object or of a folder (a common prefix of objects). It can be used like a ``Path``.
 
     Args:
       bucket: the bucket.
-      key: path of the object within the bucket, without slashes at its ends.
+      key: path of the object within the bucket, without leading or trailing slashes.
     """
 
     def __init__(self, bucket: "Bucket", key: str):
@@ -162,7 +162,7 @@ class BucketPath:
                 yield BucketPath(self.bucket, key)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Accepts every folder, because a folder exists as soon as it contains an object."""
+        """Accepts any folder without creating it, because a folder exists as soon as it contains an object."""
 
     def write_bytes(self, data: bytes) -> None:
         self.bucket.put(self.key, data)
@@ -206,7 +206,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Snapshot:
-    """All objects below a folder, listed once, and the contents of small objects read since then."""
+    """All objects below a folder, which is listed once, and the contents of small objects that were read since then."""
 
     def __init__(self, prefix: str, objects: Mapping[str, Status]):
         self.prefix = prefix
@@ -285,7 +285,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _asking(self, key: str) -> Iterator[Any]:
-        """Yields obstore. Failures raise OSError without the library's message, which may contain credentials."""
+        """Yields obstore. Its errors become OSError without the library's message, which may contain credentials."""
         obstore, where = _obstore(), f"{self.url}/{key}"
         try:
             yield obstore
@@ -316,7 +316,7 @@ class Bucket:
         return self.look(key, start, end)[0]
 
     def look(self, key: str, start: int = 0, end: int | None = None) -> tuple[bytes, Status]:
-        """Returns the bytes from ``start`` to ``end`` of the current object, and its status."""
+        """Returns the bytes from ``start`` to ``end`` of the current version of an object, and its status."""
         with self._asking(key) as obstore:
             found = obstore.get(self._store, key, options=None if end is None else {"range": (start, end)})
             data = bytes(found.bytes())
@@ -334,11 +334,11 @@ class Bucket:
             return _status(obstore.head(self._store, key))
 
     def now(self) -> float:
-        """Returns the time in seconds since 1970 by the server's clock, as estimated by the last ``set_clock``."""
+        """Returns the time by the server's clock, in seconds since 1970, as estimated by the last ``set_clock``."""
         return time.time() + self._ahead
 
     def set_clock(self, key: str) -> None:
-        """Reads the server's clock from an object that was just written."""
+        """Estimates the server's clock from an object that was just written."""
         self._ahead = self.head(key).st_mtime - time.time()
 
     def has_below(self, key: str) -> bool:
@@ -380,7 +380,7 @@ class Bucket:
             seen.add(key, Status(len(data), time.time()))
 
     def create(self, key: str, data: bytes) -> bool:
-        """Creates an object. Returns False, without changes, if another object has this key."""
+        """Creates an object. If another object has this key, leaves it unchanged and returns False."""
         created = self._create(key, data)
         if created and (seen := self._seen(key)) is not None:
             seen.add(key, Status(len(data), time.time()))
@@ -421,7 +421,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def snapshot(self, prefix: str) -> Iterator[None]:
-        """Returns a context in which a folder is listed once. If contexts are nested, the outermost one applies."""
+        """Returns a context in which a folder is listed only once. If contexts are nested, the outermost applies."""
         if self._snapshot is not None:
             yield
             return
@@ -476,12 +476,12 @@ def _obstore() -> Any:
 
 
 def _taken(obstore: Any) -> tuple[type[Exception], ...]:
-    """Returns the exceptions for an object that exists or is being created by another request."""
+    """Returns the exceptions raised if an object exists or is being created by another request."""
     return obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError
 
 
 def _allows_http() -> bool:
-    """Returns whether the environment allows unencrypted requests, such as to a server on this machine."""
+    """Returns whether the environment allows unencrypted requests, for example to a server on this machine."""
     names = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
     return any(os.environ.get(name, "").lower() in ("1", "true") for name in names)
 
@@ -522,7 +522,7 @@ def bucket_path(url: str) -> BucketPath:
 
 
 def refresh() -> None:
-    """Lists the folders of all snapshots again, after a listed object turned out to be missing."""
+    """Lists the folders of all snapshots again after a listed object turned out to be missing."""
     for each in _BUCKETS.values():
         each.refresh()
 
@@ -651,7 +651,7 @@ class _Lock:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Waits until no live process holds the lock, then holds it within the context."""
+        """Waits until the lock is not held by any live process, then holds it within the context."""
         self._wait()
         self.path.bucket.set_clock(self.path.key)
         renewing = threading.Thread(target=self._renew, daemon=True)
@@ -688,7 +688,7 @@ class _Lock:
 
 
 def _who() -> dict[str, Any]:
-    """Returns the machine and the process. Containers on one machine have separate process ids."""
+    """Returns an id for the machine and the process. Containers on one machine have separate process ids."""
     try:
         numbering = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -697,7 +697,7 @@ def _who() -> dict[str, Any]:
 
 
 def _is_alive(data: bytes) -> bool | None:
-    """Returns whether the holder of a lock is alive, or None if it runs elsewhere or is unknown."""
+    """Returns whether the holder of a lock is alive, or None if it runs on another machine or is unknown."""
     try:
         holder = json.loads(data)
         pid = holder["pid"]

@@ -1,9 +1,9 @@
-"""Files on this machine, or on a disk that several machines share.
+"""Files on this machine, or on a disk shared by several machines.
 
-To create a file, a temporary file is written next to it, flushed to disk and linked to the final name, which fails if
-the name is taken. Then the folder is flushed. Leftovers of killed processes are removed by age, because other processes
-cannot detect whether the writer is alive. If its temporary file is removed, a live writer writes it again. Replaced
-files and new folders get their names by a rename.
+To create a file, a temporary file is written next to it, flushed to disk and linked to the final name. Linking fails if
+the name is taken. Then the folder is flushed. Leftovers from killed processes are removed by age, because other
+processes cannot determine whether the writer is alive. If the temporary file of a live writer is removed, it is written
+again. Files that replace others, and new folders, are renamed to their final names.
 """
 
 import contextlib
@@ -158,7 +158,7 @@ class LocalFiles:
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove_leftovers(self, folder: Path, prefix: str = TEMPORARY) -> None:
-        """Removes old folders that killed processes left in a folder."""
+        """Removes old folders that were left behind by killed processes."""
         for path in folder.iterdir():
             if path.name.startswith(prefix) and self.is_leftover(path):
                 shutil.rmtree(path, ignore_errors=True)
@@ -236,7 +236,7 @@ def _link(temporary: Path, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _open_lock(path: Path, flags: int) -> Iterator[int]:
-    """Yields a handle for locking a file. Does not follow links or change the file. Raises Damaged for non-files."""
+    """Yields a handle for locking a file. Does not follow links or change the file. Raises Damaged if not a file."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:

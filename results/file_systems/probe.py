@@ -1,6 +1,6 @@
-"""Checks at first use that a server creates each object only once. Some servers accept the condition but ignore it.
+"""Checks, at first use, that a server creates each object only once. Some servers accept the condition but ignore it.
 
-A random key is created twice, and another one by 16 concurrent requests. For each key, exactly one request may succeed.
+One random key is created twice, and another by 16 concurrent requests. For each key, exactly one request must succeed.
 Both keys must be listed immediately.
 """
 
@@ -15,7 +15,7 @@ WRITERS = 16
 
 
 def check(store: BucketPath) -> None:
-    """Raises BadInput, with the reason, for a bucket that cannot hold a store. Leaves no objects behind."""
+    """Raises BadInput, with the reason, if a bucket cannot hold a store. Does not leave any objects behind."""
     bucket = store.bucket
     prefix = f"{TEMPORARY}probe-{uuid.uuid4().hex}"
     twice, together = store / f"{prefix}-twice", store / f"{prefix}-together"

@@ -1,4 +1,4 @@
-"""The operations that stores need from a file system. A store is either in a local folder or in a bucket."""
+"""The operations that stores need from a file system. A store is in a local folder or in a bucket."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -29,14 +29,14 @@ class Entry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """Operations on files. Paths are ``Path`` or ``BucketPath``, according to the file system.
+    """Operations on files. Paths are ``Path`` or ``BucketPath``, depending on the file system.
 
     Failed operations raise OSError. A missing file raises FileNotFoundError.
 
     Attributes:
       is_local: whether files are on this machine, or on a disk that it mounts.
-      heartbeat_seconds: interval between two heartbeats from a study.
-      fresh_seconds: age of a heartbeat after which its process may be gone.
+      heartbeat_seconds: time between two heartbeats of a study.
+      fresh_seconds: age of a heartbeat above which its process may have ended.
     """
 
     is_local: bool
@@ -44,19 +44,19 @@ class FileSystem(Protocol):
     fresh_seconds: float
 
     def within(self, folder: Any, *names: str) -> Any:
-        """Returns a path within a folder for ``read`` and ``names``. Local paths are strings, as ``/`` is slower."""
+        """Returns a path within a folder for ``read`` and ``names``. Local paths are strings, since ``/`` is slower."""
 
     def create(self, path: Any, data: bytes | memoryview) -> bool:
-        """Creates a file atomically and durably. Returns False, without changes, if another file has this name."""
+        """Creates a file atomically and durably. If another file has this name, keeps it and returns False."""
 
     def replace(self, path: Any, pieces: Sequence[bytes | memoryview], check: Callback) -> None:
-        """Creates a file, or replaces it atomically. ``check`` is called first, and can raise to keep the old file."""
+        """Creates a file, or replaces it atomically. Calls ``check`` first, which can raise to keep the old file."""
 
     def post(self, path: Any, data: bytes) -> None:
-        """Replaces a file that is useless after a crash, so it is not flushed to disk."""
+        """Replaces a file without flushing it to disk, because it is not needed after a crash."""
 
     def peek(self, path: Any, most: int) -> tuple[bytes, float]:
-        """Returns the first bytes of a regular file, and its time in seconds since 1970. Does not follow links."""
+        """Returns the first bytes of a regular file, and its time (in seconds since 1970). Does not follow links."""
 
     def mark(self, folder: Any) -> object:
         """Returns a value that changes when a file in a folder is created, renamed or deleted."""
@@ -86,22 +86,22 @@ class FileSystem(Protocol):
         """Creates a folder and its parents durably."""
 
     def new_folder(self, path: Any) -> AbstractContextManager[Any]:
-        """Returns a context that yields a folder to fill, which gets the name ``path`` at the end."""
+        """Returns a context that yields a folder to fill. At the end, the folder is named ``path``."""
 
     def is_leftover(self, path: Any) -> bool:
-        """Returns whether a file is so old that its writer must be gone."""
+        """Returns whether a file is so old that its writer must have ended."""
 
     def lock(self, folder: Any) -> AbstractContextManager[None]:
-        """Returns a context that waits for other processes that hold the lock of a folder, then holds it."""
+        """Returns a context that waits for other processes to release the lock of a folder, then holds it."""
 
     def is_locked(self, folder: Any) -> bool:
         """Returns whether a live process holds the lock of a folder."""
 
     def check_writable(self, store: Any) -> None:
-        """Raises BadInput unless files can be created atomically in a store, which may be missing. Leaves no files."""
+        """Raises BadInput unless files can be created atomically in a store (which may be missing). Leaves no files."""
 
     def snapshot(self, store: Any) -> AbstractContextManager[None]:
-        """Returns a context in which a store in a bucket is listed once, and small files are read once."""
+        """Returns a context in which a store in a bucket is listed only once, and small files are read only once."""
 
     def fetch(self, paths: Iterable[Any]) -> None:
-        """Reads small objects of a ``snapshot`` ahead, concurrently. Does nothing locally."""
+        """Prefetches small objects of a ``snapshot`` concurrently. Does nothing for local files."""

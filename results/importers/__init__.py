@@ -1,1 +1,1 @@
-"""Importers of published data, one file per source."""
+"""Importers for published data, one file per source."""

@@ -4,10 +4,10 @@
         eval_measurements.csv, measurements.csv, meta_data_0.json, flags_0.json, hparams.json
     <leaderboard>/submissions/<ruleset>/<submission>/submission.py
 
-A study is one search: the trials of one workload in one study folder. Its optimizer is the submission's name. The batch
-size is given only in the submission's code, which is searched but never run. Metrics come from eval_measurements.csv
-and are converted to errors. Its seconds, and the single-batch losses in measurements.csv, are not imported. A trial
-without evaluations, metadata or a folder is INCOMPLETE (lost).
+A study is one search: the trials of one workload in one study folder. The optimizer is named after the submission. The
+batch size is given only in the submission's code, which is searched but never run. Metrics are read from
+eval_measurements.csv and converted to errors. The seconds in that file, and the single-batch losses in
+measurements.csv, are not imported. A trial without evaluations, metadata or a folder is INCOMPLETE (lost).
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
     Args:
       path: a copy of previous_leaderboards, or a part of it.
       store: the destination store.
-      replace: whether to replace stored values that have changed in the logs. By default, they are only reported.
+      replace: whether to replace stored values that have changed in the logs. By default, changes are only reported.
       report: called with lines for the user.
 
     Returns:
@@ -140,7 +140,7 @@ def _first_metadata(trials: Sequence[LoggedTrial]) -> Fields:
 
 
 def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: ImportWarnings) -> Iterator[LoggedTrial]:
-    """Yields the trials of a study, each number once. Faults and repeated numbers become warnings."""
+    """Yields the trials of a study, with each number only once. Faults and repeated numbers become warnings."""
     first: dict[int, LoggedTrial] = {}
     for place in folders:
         trial = algoperf_trials.read(place.folder, place.number, place.names, path)
@@ -166,7 +166,7 @@ def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
 
 
 def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
-    """Returns the numbers of trials that other trials' flags request but that have no folder."""
+    """Returns the numbers of trials without a folder that are requested by the flags of other trials."""
     planned = max(
         (untrusted.int_or_none(t.flags.get("num_tuning_trials"), 1, MOST_TRIALS) or 0 for t in trials), default=0
     )
@@ -174,7 +174,7 @@ def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
 
 
 def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
-    """Returns the batch sizes in the submission's code, in the folder `submissions` next to `logs`."""
+    """Returns the batch sizes from the submission's code, which is in the folder `submissions` next to `logs`."""
     above = next((p for p in folder.parents if p.name == "logs"), None)
     if above is None:
         return {}

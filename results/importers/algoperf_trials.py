@@ -1,4 +1,4 @@
-"""Trials in AlgoPerf's logs: finds their folders by study and reads their files, any of which may be missing."""
+"""Trials in AlgoPerf's logs: finds their folders by study, and reads their files. Any file may be missing."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class Evaluations(NamedTuple):
 
     Attributes:
       step: steps, int64[evaluations], increasing from 0.
-      source: source columns by name, float64[evaluations]. Null if the source has no value.
+      source: source columns by name, float64[evaluations], with null if the source has no value.
     """
 
     step: np.ndarray
@@ -59,10 +59,10 @@ class LoggedTrial(NamedTuple):
 
     Attributes:
       folder: the trial's folder.
-      number: number in the folder name.
+      number: the number in the folder name.
       evaluations: evaluations, or None if the file is missing or invalid.
       metadata, flags, metaparameters: contents of the JSON files. Empty if a file is missing or invalid.
-      faults: missing or invalid files, each described in a few words.
+      faults: descriptions of missing or invalid files, each in a few words.
     """
 
     folder: Folder
@@ -75,13 +75,13 @@ class LoggedTrial(NamedTuple):
 
     @property
     def seed(self) -> int | None:
-        """Returns the source's seed, whose 32 bits may be written as a negative number."""
+        """Returns the seed in the source. Its 32 bits may be written as a negative number."""
         value = untrusted.int_or_none(self.metadata.get("rng_seed"), -(2**31), 2**32 - 1)
         return None if value is None else value % 2**32
 
     @property
     def seconds(self) -> float | None:
-        """Returns the seconds of the submission's own work until the last evaluation."""
+        """Returns the seconds that the submission itself used until the last evaluation."""
         if self.evaluations is None or _SECONDS not in self.evaluations.source:
             return None
         return untrusted.number(self.evaluations.source[_SECONDS][-1].as_py())
@@ -152,7 +152,7 @@ def parse_evaluations(data: bytes) -> Evaluations:
 
 
 def targets(metadata: Fields) -> dict[str, float]:
-    """Returns the workload's targets by source column, if the metadata contain them."""
+    """Returns the workload's targets, by source column, if the metadata contain them."""
     metric = metadata.get("workload.target_metric_name")
     values = {}
     for split in ("validation", "test"):
@@ -163,7 +163,7 @@ def targets(metadata: Fields) -> dict[str, float]:
 
 
 def outcome(trial: LoggedTrial) -> tuple[str, str | None]:
-    """Returns a trial's status and reason. It is INFEASIBLE only if its last evaluation has NaN or infinity."""
+    """Returns a trial's status and reason. Trials are INFEASIBLE only if the last evaluation has NaN or infinity."""
     evaluations = trial.evaluations
     if evaluations is None or METADATA in "".join(trial.faults):
         return "INCOMPLETE", "lost"
@@ -189,7 +189,7 @@ def _reached(evaluations: Evaluations, column: str, target: float) -> bool:
 
 
 def _out_of_time(trial: LoggedTrial, evaluations: Evaluations) -> bool:
-    """Returns whether the time limit came before the next evaluation, at the pace of the last one."""
+    """Returns whether the time limit was reached before the next evaluation, at the pace of the last one."""
     limit = untrusted.number(trial.metadata.get("workload.max_allowed_runtime_sec"))
     if limit is None or _SECONDS not in evaluations.source:
         return False
@@ -210,7 +210,7 @@ class Key(NamedTuple):
 
 
 class TrialFolder(NamedTuple):
-    """A trial's folder and its file names. ``misplaced`` if the folder lies outside its workload's folder."""
+    """A trial's folder and its file names. ``misplaced`` is true if the folder lies outside its workload's folder."""
 
     folder: Folder
     names: Strings
@@ -219,7 +219,7 @@ class TrialFolder(NamedTuple):
 
 
 def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder]]:
-    """Returns the trial folders under ``path``, by study. Those outside a workload folder come last."""
+    """Returns the trial folders under ``path``, by study. Folders outside a workload folder come last."""
     by_study: dict[Key, list[TrialFolder]] = {}
     for folder, names in untrusted.files(path, warnings):
         files = tuple(name for name in names if name in FILES)
@@ -233,7 +233,7 @@ def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder
 
 
 def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
-    """Returns the study of a trial, and whether its workload is known only from the flags."""
+    """Returns the key of a trial's study, and whether its workload is known only from the flags."""
     above = list(folder.parts[:-1])
     workload = _WORKLOAD.fullmatch(above[-1] if above else "")
     if workload:

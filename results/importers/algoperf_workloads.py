@@ -47,7 +47,7 @@ class Metric(NamedTuple):
 
 
 def _one_minus(value: float, scale: int = 1) -> float:
-    """Returns 1 - value / scale in decimal: an accuracy of 0.7 becomes an error of 0.3, not 0.30000000000000004."""
+    """Returns 1 - value / scale in decimal arithmetic: accuracy 0.7 becomes error 0.3, not 0.30000000000000004."""
     return float(1 - Decimal(repr(value)) / scale)
 
 
@@ -73,7 +73,7 @@ def errors(column: str, values: pa.Array) -> pa.Array:
 
 
 def base(workload: str) -> str | None:
-    """Returns a variant's workload, or None if it is unknown."""
+    """Returns the workload of a variant, or None if it is unknown."""
     return next((name for name in WORKLOADS if name in workload), None)
 
 
@@ -87,10 +87,10 @@ def names(workload: str) -> tuple[str, str]:
 
 
 def batch_sizes(source: str) -> dict[str, int]:
-    """Returns the batch sizes in a submission's get_batch_size, by workload.
+    """Returns the batch sizes in a submission's get_batch_size function, by workload.
 
-    The code is searched, never run: one of the published submissions is not valid Python. Only `if workload_name ==
-    NAME:` (or elif) with `return NUMBER` on the next line is recognized.
+    The code is searched but never run. One of the published submissions is not even valid Python. Only `if
+    workload_name == NAME:` (or elif) with `return NUMBER` on the next line is recognized.
     """
     functions = source.partition("def get_batch_size(")[2]
     sizes = {name: int(size) for name, size in _RETURNED.findall(functions)}

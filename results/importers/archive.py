@@ -1,7 +1,7 @@
 """A published archive (.tar.bz2, .tar or a folder): its files, in order.
 
-Nothing is unpacked to disk. bzip2 is decoded ahead of use: local files in a separate process that uses all cores but
-one, remote files in a thread.
+Nothing is unpacked to disk. bzip2 data are decoded ahead of use: local files in a separate process that uses all cores
+except one, and remote files in a thread.
 """
 
 import collections
@@ -35,8 +35,8 @@ class OpenArchive(NamedTuple):
     """An open archive or folder.
 
     Attributes:
-      entries: all its contents except folders, in order. Iterating may raise Broken.
-      position: function that returns the number of bytes read.
+      entries: all contents except folders, in order. Iterating may raise Broken.
+      position: function that returns the number of bytes read so far.
       size: size of the archive in bytes, or 0 for a folder.
     """
 
@@ -54,7 +54,7 @@ def open_archive(path: Folder, top: str) -> Iterator[OpenArchive]:
       top: name of the top-level folder.
 
     Raises:
-      Broken: the archive cannot be opened. Reading entries can also raise it.
+      Broken: the archive cannot be opened. Reading entries can raise this error too.
     """
     if path.is_dir():
         yield OpenArchive(_folder(path, top), lambda: 0, 0)
@@ -94,7 +94,7 @@ class _BunzipProcess:
         self.position = 0
 
     def read(self, size: int) -> bytes:
-        """Returns the next piece, as large as the decoder returns it, or empty bytes at the end."""
+        """Returns the next piece of data, in the size that the decoder returns, or empty bytes at the end."""
         assert self._process.stdout and self._process.stderr
         head = self._process.stdout.read(bunzip.HEAD.size)
         if len(head) < bunzip.HEAD.size:
@@ -110,7 +110,7 @@ class _BunzipProcess:
 
 
 class _Chunks:
-    """The content in chunks. A chunk is yielded once the next is decoded, because bz2 detects damage late."""
+    """The content in chunks. A chunk is yielded only once the next one is decoded, because bz2 detects damage late."""
 
     def __init__(self, decoded: bunzip.Decoded, size: int, pool: ThreadPoolExecutor):
         self._decoded, self._size, self._pool, self.position = decoded, size, pool, 0

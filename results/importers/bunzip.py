@@ -1,4 +1,4 @@
-"""Decodes bzip2 in a separate process, so decoding never waits for the reader's interpreter lock.
+"""Decodes bzip2 in a separate process, so that decoding never waits for the reader's interpreter lock.
 
     python results/importers/bunzip.py FILE THREADS
 
@@ -21,8 +21,8 @@ class Decoded(NamedTuple):
     """An open bzip2 file.
 
     Attributes:
-      read: function that returns up to the given number of bytes, and empty bytes only at the end. Raises OSError,
-        EOFError, RuntimeError or ValueError.
+      read: function that returns up to the given number of bytes, and empty bytes only at the end. It may raise
+        OSError, EOFError, RuntimeError or ValueError.
       position: function that returns the number of bytes read from the file so far.
     """
 
@@ -31,7 +31,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """The standard library's decoder, run in large steps. bz2.BZ2File decodes in 8 KiB steps."""
+    """The standard library's decoder, run in large steps. (bz2.BZ2File decodes in steps of 8 KiB.)"""
 
     def __init__(self, file: BinaryIO):
         self._file, self._decoder = file, bz2.BZ2Decompressor()
@@ -73,7 +73,7 @@ def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
 
 
 def main(path: str, threads: int, out: BinaryIO) -> None:
-    """Decodes a whole file."""
+    """Decodes a file to its end."""
     with open_bzip2(path, threads) as source:
         while data := source.read(CHUNK):
             out.write(HEAD.pack(source.position(), len(data)))
@@ -83,7 +83,7 @@ def main(path: str, threads: int, out: BinaryIO) -> None:
 
 
 def run() -> None:
-    """Runs the program. An error in the file is printed as the last line of standard error."""
+    """Runs the program. If the file is damaged, the error is printed as the last line of standard error."""
     try:
         main(sys.argv[1], int(sys.argv[2]), sys.stdout.buffer)
     except (OSError, EOFError, RuntimeError, ValueError) as error:

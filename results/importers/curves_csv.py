@@ -1,7 +1,7 @@
-"""Parser for CSV files of curves, one per trial. Files with the same header are joined and parsed together.
+"""Parser for CSV files of curves, one file per trial. Files with the same header are joined and parsed together.
 
 Each value becomes the double nearest to its decimal text, and an empty cell becomes null. If joined files cannot be
-parsed, or the row count is wrong, they are parsed one by one, so a broken file does not affect the others.
+parsed, or the row count is wrong, they are parsed one by one. A broken file therefore does not affect the others.
 """
 
 import csv
@@ -41,7 +41,7 @@ class ParsedCurves(NamedTuple):
 
 
 class _CsvHeader(NamedTuple):
-    """A file's first line: unique names for all its columns, and the columns to read, by our names."""
+    """The first line of a file: unique names for all its columns, and the columns to read, by our names."""
 
     names: list[str]
     taken: dict[str, str]
@@ -53,7 +53,7 @@ def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
 
     Args:
       files: contents by trial.
-      columns: maps a source column to our name. Need not map the column ``step``.
+      columns: maps source columns to our names. It does not have to contain the column ``step``.
     """
     broken: dict[int, str] = {}
     left_out: set[str] = set()
@@ -102,7 +102,7 @@ def _first_line(text: bytes) -> bytes:
 def _parse_together(
     files: Mapping[int, bytes], skip: int, header: _CsvHeader, broken: dict[int, str]
 ) -> Iterable[pa.Table]:
-    """Parses files with the same header of ``skip`` bytes. Adds faults to ``broken``."""
+    """Parses files that have the same header of ``skip`` bytes. Adds faults to ``broken``."""
     try:
         yield _rows(files, skip, header)
         return

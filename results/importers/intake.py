@@ -1,8 +1,8 @@
-"""Buffers an archive's trials until there are enough to store.
+"""Buffers the trials of an archive until there are enough of them to store.
 
-Files come in any order. A trial is stored together with others from its study, once both of its files and study.json
-have been read. The buffer is bounded. If it gets too full, curves are postponed to a second pass over the archive, when
-everything else is known.
+Files can come in any order. A trial is stored together with others from its study, once both of its files and
+study.json have been read. The size of the buffer is limited. If it is exceeded, curves are postponed to a second pass
+over the archive, when everything else is known.
 """
 
 import collections
@@ -35,14 +35,14 @@ class _UnderWay(NamedTuple):
 
 
 class Intake:
-    """Buffers an archive's files and stores trials in threads.
+    """Buffers the files of an archive, and stores trials in threads.
 
     Attributes:
       studies: studies read so far, by path below the top-level folder.
       trials, rows: number of newly stored trials and measurements.
       present: number of trials already in the store.
       left_out: columns that were not imported.
-      warnings: warnings about data that cannot be imported.
+      warnings: warnings about data that could not be imported.
     """
 
     def __init__(self, folder: Folder, pool: ThreadPoolExecutor, warnings: ImportWarnings):
@@ -80,7 +80,7 @@ class Intake:
         self._make_room(study)
 
     def take_put_off(self, place: ArchivePath, entry: ArchiveEntry) -> None:
-        """Takes a file in the second pass, which handles only postponed curves."""
+        """Takes a file in the second pass, in which only postponed curves are read."""
         study = self.studies.get(place.study)
         if study and place.trial in study.put_off and place.file == "measurements.csv":
             study.put_off.remove(place.trial)
@@ -91,7 +91,7 @@ class Intake:
         """Returns whether a second pass is needed.
 
         Args:
-          cut: whether the archive ended early, so missing files may exist.
+          cut: whether the archive ended early, so that files may be missing.
         """
         for study in self.studies.values():
             if study.recorded is None and not study.refused:
@@ -110,7 +110,7 @@ class Intake:
         return any(study.put_off for study in self.studies.values())
 
     def finish(self, *, cut: bool) -> None:
-        """Makes every study visible with all its trials."""
+        """Makes every study visible, with all its trials."""
         for study in self.studies.values():
             if study.recorded and not study.refused and not (study.visible and not study.outcomes):
                 self._hand_over(study, last=True, without_curves=not cut)
@@ -195,7 +195,7 @@ class Intake:
         self._waiting += study.waiting - before
 
     def _make_room(self, study: PartialStudy) -> None:
-        """Stores the study if it has enough data for a part, and other studies while the buffer is too full."""
+        """Stores the study if there are enough data for a part, and other studies while the buffer is too full."""
         if study.ready >= ENOUGH:
             self._hand_over(study)
         while self._waiting > MOST_WAITING:
@@ -213,7 +213,7 @@ class Intake:
 
         Args:
           study: a study whose study.json has been read.
-          last: whether to make the study visible.
+          last: whether to make the study visible afterwards.
           without_curves: whether to store trials without measurements too.
         """
         assert study.recorded is not None
@@ -255,7 +255,7 @@ class Intake:
 
 
 def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:
-    """Stores a batch after its study's previous batch, which was submitted earlier."""
+    """Stores a batch once the previous batch of the study, which was submitted earlier, is stored."""
     if before is not None:
         before.result()
     return partial_studies.save(folder, batch)

@@ -1,13 +1,13 @@
-"""Importer for MLPerf's reference convergence points: how long several seeds trained to reach a quality target.
+"""Importer for MLPerf's reference convergence points: how long runs with several seeds took to reach a quality target.
 
 The source is `rcp_checker/<release>/rcps_<benchmark>.json` in mlcommons/logging (Apache-2.0). A record has a benchmark,
-a batch size, hand-set metaparameters, and one number per seed, called "Epochs to converge" regardless of its unit. Each
-record becomes a study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0 at the step
-that met the target. Numbers with an unknown unit or epoch size are kept without steps.
+a batch size, manually set metaparameters, and one number per seed, which is called "Epochs to converge" regardless of
+its unit. Each record becomes a study with one trial per seed. Each trial has one measurement: `validation_shortfall` 0
+at the step at which the target was met. Numbers with an unknown unit or epoch size are kept without steps.
 
-Releases repeat each other, sometimes under other names (gnn is rgat, and the later ssd is retinanet). Records form one
-study if their benchmarks, batch sizes and numbers are equal and their metaparameters do not contradict each other. A
-list that continues another list, or repeats it in another unit, also counts as equal.
+Releases repeat records of earlier ones, sometimes under other names (gnn is rgat, and the later ssd is retinanet).
+Records form one study if their benchmarks, batch sizes and numbers are equal and their metaparameters do not contradict
+each other. Lists of numbers also count as equal if one continues the other, or repeats it in another unit.
 """
 
 import collections
@@ -101,7 +101,7 @@ def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
 
 
 def content(group: Sequence[ReferencePoint]) -> Content:
-    """Returns the study for equal records, using the record with the most information about its runs."""
+    """Returns the study for equal records. Uses the record with the most information about its runs."""
     main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
     known, samples = main.known, main.samples
     metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
@@ -138,7 +138,7 @@ def content(group: Sequence[ReferencePoint]) -> Content:
 
 
 def optimizer(metaparameters: Fields) -> str:
-    """Returns the optimizer's name from a metaparameter's value or prefix, else "unstated"."""
+    """Returns the optimizer's name from the value or the prefix of a metaparameter, or else "unstated"."""
     for name in ("opt_name", "optimizer"):
         if isinstance(word := metaparameters.get(name), str) and re.fullmatch(r"[A-Za-z][\w.+-]{0,40}", word):
             return word.lower()
@@ -147,16 +147,16 @@ def optimizer(metaparameters: Fields) -> str:
 
 
 def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
-    """Returns the distinct source lists that a study joins."""
+    """Returns the distinct source lists that a study combines."""
     return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
 
 
 def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
-    """Returns notes for the reader about studies without steps, runs kept twice, and joined lists.
+    """Returns notes for the user about studies without steps, runs that were kept twice, and combined lists.
 
     Args:
       groups: groups of equal records.
-      studies: study of each group.
+      studies: the study of each group.
     """
     reasons = collections.Counter[str]()
     for group in groups:
@@ -183,7 +183,7 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
 
 
 def _split(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[list[Content], list[Content]]:
-    """Splits studies into those already stored from the same records, and those with no stored record."""
+    """Splits studies into those already stored from the same records, and those without a stored record."""
     plans = {study.plan_json for study in stored}
     places = {place for study in stored for place in study.details.get("records", ())}
     present = [each for each in contents if each.study.plan_json in plans]
@@ -221,7 +221,7 @@ def _details(group: Sequence[ReferencePoint], record: ReferencePoint, metaparame
 
 
 def _spacing(record: ReferencePoint) -> float | None:
-    """Returns the largest evaluation interval, in samples, that fits all runs, or None if it is unknown."""
+    """Returns the largest evaluation interval (in samples) that is consistent with all runs, or None if unknown."""
     samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None
@@ -231,7 +231,7 @@ def _spacing(record: ReferencePoint) -> float | None:
 
 
 def _same(one: ReferencePoint, other: ReferencePoint) -> bool:
-    """Returns whether two records for one benchmark and batch size have equal runs and compatible metaparameters."""
+    """Returns whether two records with equal benchmark and batch size have equal runs and compatible metaparameters."""
     shared = one.metaparameters.keys() & other.metaparameters.keys()
     if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):
         return False

@@ -1,4 +1,4 @@
-"""Records of MLPerf's reference convergence points in the files of mlcommons/logging, and their benchmarks."""
+"""Records of MLPerf's reference convergence points, as found in mlcommons/logging, and their benchmarks."""
 
 import re
 from fractions import Fraction
@@ -21,14 +21,14 @@ _LONGEST = 2**31 - 1  # steps are int32
 
 
 class Benchmark(NamedTuple):
-    """A benchmark, by default counted in samples. Its strings are part of plans, so a change would rename the studies.
+    """A benchmark, by default counted in samples. Its strings are part of plans, so changing them would rename studies.
 
     Attributes:
-      dataset, model: our names. The source has one name for both.
+      dataset, model: our names. The source uses a single name for both.
       unit: unit of "Epochs to converge" in the source.
       unit_source: source of the unit.
       examples: training examples per epoch, or None if unknown.
-      examples_source: source of ``examples``, or the reason they are unknown.
+      examples_source: source of ``examples``, or the reason why they are unknown.
       tokens: tokens per example, if the unit is tokens.
     """
 
@@ -123,7 +123,7 @@ def canonical(name: str, release: str) -> str:
 
 
 def benchmark_of(name: str, release: str) -> Benchmark:
-    """Returns a record's benchmark. Unknown benchmarks have neither unit nor examples."""
+    """Returns the benchmark of a record. Unknown benchmarks have neither a unit nor examples."""
     word = untrusted.word(canonical(name, release), "unnamed")
     unknown = Benchmark(word, word, "unstated", "nothing tells the unit of a benchmark unknown to this software")
     return BENCHMARKS.get(canonical(name, release), unknown)
@@ -151,7 +151,7 @@ class ReferencePoint(NamedTuple):
     """A record in a file.
 
     Attributes:
-      place: release and name, which identify the record in the source.
+      place: release and name that identify the record in the source.
       release, benchmark: names in the source.
       batch_size: global batch size.
       metaparameters: plain data with numbers as float.
@@ -176,7 +176,7 @@ class ReferencePoint(NamedTuple):
 
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
-        """Returns the training examples of each run, or None if the unit or epoch size is unknown."""
+        """Returns the number of training examples of each run, or None if the unit or epoch size is unknown."""
         known = self.known
         scale = {"samples": 1, "steps": self.batch_size, "epochs": known.examples or 0}.get(self.unit, 0)
         if self.unit == "tokens" and known.tokens:
@@ -205,7 +205,7 @@ def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
 
 
 def record(release: str, name: str, fields: object) -> ReferencePoint:
-    """Parses a record. Raises Unusable if a required value is missing or has the wrong type."""
+    """Parses a record. Raises Unusable if a required value is missing or has a wrong type."""
     if not isinstance(fields, dict):
         raise Unusable("is not an object")
     benchmark, batch_size = untrusted.text(fields.get("Benchmark"), 80), untrusted.int_or_none(fields.get("BS"), 1)

@@ -1,4 +1,4 @@
-"""Studies of Shallue et al. 2018 while the archive is being read, and batches of trials to store."""
+"""Studies of Shallue et al. 2018 while their archive is being read, and batches of trials to store."""
 
 import collections
 import dataclasses
@@ -25,9 +25,9 @@ class Batch(NamedTuple):
 
     Attributes:
       study: the trials' study.
-      seen: ids of all trials found so far in the study.
+      seen: ids of all trials of the study found so far.
       outcomes: metadata of each trial in the batch, except lost trials.
-      curves: text of measurements.csv, by trial. Absent for trials without this file.
+      curves: text of measurements.csv, by trial. Trials without this file are absent.
       lost: trials without usable files.
       last: whether to make the study visible after this batch.
     """
@@ -65,12 +65,12 @@ class PartialStudy:
       path: path of the study below the top-level folder.
       recorded: the plan, or None until study.json has been read.
       refused: whether the study cannot be imported.
-      at_the_end: whether the study has been committed. It is then committed again only at the end of the archive.
+      at_the_end: whether the study has been committed. If so, it is committed again only at the end of the archive.
       done: trials that were passed to the store or were already in it.
       outcomes, curves: metadata and curves of other trials.
-      statuses: status of every trial with a metadata.json that was read.
-      measured: trials with a measurements.csv that was read.
-      put_off: trials with curves postponed to the second pass.
+      statuses: status of every trial whose metadata.json has been read.
+      measured: trials whose measurements.csv has been read.
+      put_off: trials whose curves were postponed to the second pass.
       lost: trials without usable files.
       text, waiting, paired: bytes of all curves read so far, of the curves in ``curves``, and of the curves in
         ``curves`` that have metadata.
@@ -107,7 +107,7 @@ class PartialStudy:
 
     @property
     def whole(self) -> bool:
-        """Returns whether no trial is known to be incomplete, so the study has probably ended."""
+        """Returns whether the files of all trials found so far have been read. If so, the study has probably ended."""
         if abs(len(self.statuses) - len(self.measured)) > len(self.lost):
             return False
         if not self.statuses or self.recorded is None or self.refused or self.put_off:
@@ -133,7 +133,7 @@ class PartialStudy:
             self.paired += len(text)
 
     def drop(self, trials: Iterable[int], *, outcomes: bool = True) -> None:
-        """Drops the curves of trials, and also their metadata if ``outcomes`` is true."""
+        """Drops the curves of trials. If ``outcomes`` is true, drops their metadata too."""
         for trial in list(trials):
             text = self.curves.pop(trial, b"")
             self.waiting -= len(text)
@@ -174,7 +174,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
 
 
 def _lost_trials(claim: claims.Claim) -> set[int]:
-    """Returns the trials already stored as lost. Storing them as lost again adds no information."""
+    """Returns the trials already stored as lost. Storing them as lost again would not add information."""
     trials = claim.tables().trials
     return set(trials.loc[trials["reason"] == "lost", "trial"]) if len(trials) else set()
 

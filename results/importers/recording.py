@@ -1,6 +1,6 @@
-"""Stores published studies, with qualities as errors. A later import adds trials that are new in the source.
+"""Stores published studies, converting qualities to errors. A later import adds trials that are new in the source.
 
-Values that have changed in the source are reported, but replaced only on request.
+Values that have changed in the source are reported, and replaced only on request.
 """
 
 import importlib.metadata
@@ -83,11 +83,11 @@ def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: R
 
 
 def complement(values: np.ndarray) -> np.ndarray:
-    """Returns the decimal complement 1 − q of qualities q in [0, 1]. It preserves comparisons and is its own inverse.
+    """Returns the decimal complement 1 − q of qualities q in [0, 1]. This preserves comparisons and is its own inverse.
 
-    In binary, 1 − 0.9 is not the double nearest to 0.1, which would change strict comparisons. Values with up to 12
-    decimals are therefore subtracted as decimals: q > t if and only if 1 − q < 1 − t, for every such t. Other values
-    are subtracted directly, which is exact for a float32 written with all the digits of a double.
+    In binary arithmetic, 1 − 0.9 is not the double nearest to 0.1. This would change strict comparisons. Values with up
+    to 12 decimals are therefore subtracted as decimals: q > t if and only if 1 − q < 1 − t, for every such t. Other
+    values are subtracted directly, which is exact for a float32 written with all digits of a double.
 
     Args:
       values: float64 of any shape.
@@ -100,7 +100,7 @@ def complement(values: np.ndarray) -> np.ndarray:
 
 
 def may_be_column(name: str) -> bool:
-    """Returns whether a metaparameter can be a trials column under its own name."""
+    """Returns whether a metaparameter can be a column of the trials table under its own name."""
     return bool(_COLUMN.fullmatch(name)) and name not in kinds.reserved()
 
 
@@ -118,8 +118,8 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
     Args:
       folder: the store.
       content: the study in the current version of its source.
-      replace: whether to replace stored trials that have changed. Otherwise, a changed trial prevents the write.
-      longer: trials whose run continued. They are always replaced.
+      replace: whether to replace stored trials that have changed. If not, changed trials prevent the write.
+      longer: trials whose runs were continued. They are always replaced.
     """
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))

@@ -1,6 +1,6 @@
-"""Importer for the archive of Shallue et al. 2018 (arXiv 1811.03600): checksum, passes and differences.
+"""Importer for the archive of Shallue et al. 2018 (arXiv 1811.03600): checks it, reads it and reports differences.
 
-The archive has no licence, so it is read in place and never redistributed.
+The archive does not have a licence, so it is read in place and never redistributed.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
       0, or 1 if nothing could be imported or the archive could not be read to its end.
 
     Raises:
-      BadInput: the archive does not exist or is not the published one, or the store cannot be written.
+      BadInput: the archive does not exist, is not the published one, or the store cannot be written.
     """
     try:
         if not path.exists():
@@ -74,10 +74,10 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
 
 
 def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
-    """Returns the differences between an archive and the published table of 454 studies, one line each.
+    """Returns the differences between an archive and the published table of 454 studies, as one line each.
 
     Args:
-      counts: trial counts of each study, by folder.
+      counts: number of trials in each study, by folder.
     """
     with PUBLISHED.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -113,7 +113,7 @@ def _check_sha256(path: Folder, report: Report) -> None:
 
 
 def _pass(path: Folder, intake: Intake, report: Report) -> str:
-    """Takes every file. Returns the reason if the archive could not be read to its end, else an empty string."""
+    """Reads every file. If the archive could not be read to its end, returns the reason, else an empty string."""
     reported = False
     try:
         with contextlib.closing(_entries(path, "import", report)) as entries:

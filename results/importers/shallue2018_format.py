@@ -4,7 +4,8 @@
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/metadata.json
     batch_science/<dataset>/<model>/<optimizer>/<batch_size>/<trial_id>/measurements.csv
 
-`<dataset>` is one or two folders. study.json omits the first of two, so only the path identifies the study.
+`<dataset>` consists of one or two folders. If there are two, study.json omits the first, so only the path identifies
+the study.
 """
 
 import functools
@@ -135,7 +136,7 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
 
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
-    """Returns the column for a metaparameter: its name, prefixed if that name is reserved."""
+    """Returns the column name for a metaparameter: its own name, with a prefix if this name is reserved."""
     own = f"metaparameter_{name}" if name in kinds.reserved() else name
     if not recording.may_be_column(own):
         raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
@@ -143,7 +144,7 @@ def metaparameter(name: str) -> str:
 
 
 def as_errors(curves: pa.Table) -> pa.Table:
-    """Converts each average precision to an error."""
+    """Converts average precisions to errors."""
     for i, name in enumerate(curves.column_names):
         if name.endswith("average_precision_error"):
             precision = curves.column(i)
@@ -156,7 +157,7 @@ _DECODER = json.JSONDecoder(parse_constant=no_number)  # json.loads would create
 
 
 def _space(configs: Mapping[str, Fields]) -> SearchSpace:
-    """Returns the ranges that a SearchSpace can express. The plan's details keep all of them unchanged."""
+    """Returns the ranges that a SearchSpace can express. The plan's details keep all ranges unchanged."""
     if len(configs) > MOST_METAPARAMETERS:
         raise Unusable(f"has {len(configs):,} metaparameters")
     ranges = {}

@@ -1,7 +1,7 @@
 """The protocol of a study in an imported archive of Shallue et al. 2018: search space, budget and evaluations.
 
-The search space and the budget come from study.json, which the plan of an imported study keeps unchanged. The
-evaluations come from the steps of the measurements.
+The search space and the budget are read from study.json, which is kept unchanged in the plan of an imported study. The
+evaluations are derived from the steps of the measurements.
 """
 
 import collections
@@ -40,8 +40,8 @@ class ArchivedProtocol(NamedTuple):
     Attributes:
       train_steps: fewest steps of a COMPLETE trial, or 0 if trials had a time budget.
       space: ranges of the metaparameters, under their names in the archive.
-      spacings: steps between evaluations, each with the step up to which it applies. Empty if no COMPLETE trial has
-        measurements.
+      spacings: numbers of steps between evaluations, each with the step up to which it applies. Empty if no COMPLETE
+        trial has measurements.
     """
 
     train_steps: int
@@ -53,11 +53,11 @@ def read(folder: str, path: str) -> ArchivedProtocol:
     """Reads the protocol of a study.
 
     Args:
-      folder: store that the archive was imported into.
+      folder: store into which the archive was imported.
       path: folder of the study in the archive, such as ``mnist/fc_1024/sgd/64``.
 
     Raises:
-      BadInput: the archive or the study was not imported, or a range has an unknown form.
+      BadInput: the archive or the study was not imported, or a range has an unknown format.
     """
     studies = _studies(folder)
     if path not in studies:
@@ -78,10 +78,10 @@ def read(folder: str, path: str) -> ArchivedProtocol:
 
 
 def range_of(config: Fields) -> Range:
-    """Returns the range of an entry in ``parameter_configs``. An empty scale is linear.
+    """Returns the range for an entry in ``parameter_configs``. An empty scale means linear.
 
     Raises:
-      BadInput, KeyError, TypeError, AttributeError: the entry has an unknown form.
+      BadInput, KeyError, TypeError, AttributeError: the entry has an unknown format.
     """
     kind, scale = config["type"], _SCALES[config.get("scale") or ""]
     if kind == "DISCRETE":
@@ -95,7 +95,7 @@ def range_of(config: Fields) -> Range:
 
 
 def as_spacings(steps: np.ndarray) -> Spacings:
-    """Converts increasing steps, without 0, to pairs of a spacing and the step up to which it applies."""
+    """Converts increasing steps (without 0) to pairs of a spacing and the step up to which it applies."""
     gaps = np.diff(steps, prepend=0)
     is_last = np.diff(gaps, append=0) != 0  # no gap is 0
     return tuple(zip(gaps[is_last].tolist(), steps[is_last].tolist(), strict=True))
@@ -125,9 +125,9 @@ def _how(folder: str) -> str:
 
 
 def _spacings_of(commit: Commit, train_steps: int) -> Spacings:
-    """Returns the spacings of the evaluations that most COMPLETE trials share, up to ``train_steps`` unless it is 0.
+    """Returns the evaluation spacings shared by most COMPLETE trials, up to ``train_steps`` unless it is 0.
 
-    If several grids are equally frequent, the grid with the most evaluations is used. Ties go to the trial with the
+    If several spacings are equally common, the ones with the most evaluations are used. Ties go to the trial with the
     lowest id.
     """
     trials = commits.read_columns(commit, "trials", ["trial", "status"])

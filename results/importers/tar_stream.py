@@ -1,7 +1,8 @@
-"""A streaming reader for tar archives that limits every size an archive can request.
+"""A streaming reader for tar archives. It limits every size that an archive can request.
 
-Nothing is unpacked to disk: a member is a name, a size and, on request, bytes. The reader supports ustar names and the
-long names of GNU and POSIX tar. Links, devices and other special members are reported and never followed.
+Nothing is unpacked to disk: a member consists of a name, a size and, on request, bytes. The reader supports ustar
+names, and the long names of GNU and POSIX tar. Links, devices and other special members are reported and never
+followed.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ _WITHOUT_DATA = {
 
 
 class Broken(Exception):
-    """Raised if the rest of an archive cannot be read. The message is the reason."""
+    """Raised if the rest of an archive cannot be read. The message gives the reason."""
 
 
 class ArchiveEntry(NamedTuple):
@@ -118,7 +119,7 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
 
 
 def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[ArchiveEntry]:
-    """Yields one entry, then skips any bytes that the caller has not read."""
+    """Yields one entry, then skips the bytes that the caller did not read."""
     path = name.decode("utf-8", "backslashreplace")
     if kind in _WITHOUT_DATA:
         yield ArchiveEntry(path, 0, _WITHOUT_DATA[kind], bytes)

@@ -1,4 +1,4 @@
-"""Reads untrusted files: every problem becomes a line for the user, never a crash."""
+"""Reads untrusted files. Problems never cause a crash, but become lines for the user."""
 
 import contextlib
 import json
@@ -25,11 +25,11 @@ LINK = "is, or is behind, a symbolic link; skipped"
 
 
 class Unusable(ValueError):
-    """Raised for a file or record that cannot be imported. The message is the reason, in a few words."""
+    """Raised for a file or record that cannot be imported. The message gives the reason in a few words."""
 
 
 class ImportWarnings:
-    """Warnings about data that could not be imported, one line each. ``report`` shows the first ten and a count."""
+    """Warnings about data that could not be imported, one per line. ``report`` shows the first ten and a count."""
 
     def __init__(self, lines: Sequence[str] = ()) -> None:
         self.lines = list(lines)
@@ -59,7 +59,7 @@ def relative(path: Folder, root: Folder) -> str:
 
 
 def display_path(path: Folder, root: Folder) -> str:
-    """Returns a path for display: relative to ``root`` if possible, and escaped if it would break the line."""
+    """Returns a path for display. It is relative to ``root`` if possible, and escaped if it would break the line."""
     text = relative(path, root) or path.name
     return text if text.isprintable() else ascii(text)
 
@@ -71,15 +71,15 @@ def brief(value: object) -> str:
 
 
 def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
-    """Reads a file in an untrusted tree. Importers read such files only with this function or ``open_folder``.
+    """Reads a file in an untrusted tree. Importers use only this function and ``open_folder`` to read such files.
 
     Args:
       path: the file, under ``root``.
-      root: tree named by the user. Links below it are never followed, even if the tree changes in the meantime.
+      root: tree given by the user. Links below it are never followed, even if the tree changes in the meantime.
       limit: maximum size in bytes.
 
     Raises:
-      Unusable: the file is a link or behind one, is not a regular file, cannot be read, or exceeds ``limit``.
+      Unusable: the file is a link or below a link, is not a regular file, cannot be read, or exceeds ``limit``.
     """
     with open_folder(path.parent, root) as folder:
         return folder.read(path.name, limit)
@@ -97,7 +97,7 @@ class OpenFolder(Protocol):
 
 @contextlib.contextmanager
 def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
-    """Opens a folder in an untrusted tree: locally, level by level from ``root``. Raises like ``read_bytes``."""
+    """Opens a folder in an untrusted tree. Local folders are opened level by level. Raises like ``read_bytes``."""
     if not durable.system(root).is_local:
         yield _RemoteFolder(path)
         return
@@ -122,7 +122,7 @@ def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
 
 
 class _LocalFolder:
-    """A local folder, as an open file descriptor. Entries that are links are never followed."""
+    """A local folder, held as an open file descriptor. Entries that are links are never followed."""
 
     def __init__(self, descriptor: int):
         self._descriptor = descriptor
@@ -151,7 +151,7 @@ class _LocalFolder:
 
 
 class _RemoteFolder:
-    """A folder in a bucket, which has no links."""
+    """A folder in a bucket. Buckets do not have links."""
 
     def __init__(self, path: Folder):
         self._path = path
@@ -197,7 +197,7 @@ def read_json(path: Folder, root: Folder) -> Json:
 
 
 def json_object(data: bytes, decoder: json.JSONDecoder) -> Json:
-    """Parses a JSON object. Raises Unusable if ``data`` holds another type."""
+    """Parses a JSON object. Raises Unusable if ``data`` contains another type."""
     try:
         content = decoder.decode(data.decode("utf-8-sig"))
         check_depth(content, MOST_DEPTH)
@@ -224,17 +224,17 @@ def int_or_none(value: object, least: int, most: int = 2**31 - 1) -> int | None:
 
 
 def text(value: object, most: int = 200) -> str | None:
-    """Returns a string cut to ``most`` characters, or None if it is blank or not a string."""
+    """Returns a string, truncated to ``most`` characters, or None if it is blank or not a string."""
     return value[:most] if isinstance(value, str) and value.strip() else None
 
 
 def word(name: str, otherwise: str) -> str:
-    """Converts a name to a form allowed in studies. Returns ``otherwise`` if no characters remain."""
+    """Converts a name to a form that is allowed in studies. Returns ``otherwise`` if no characters remain."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")[:80] or otherwise
 
 
 def numeric(value: object) -> float | None:
-    """Returns a metaparameter as a float, or None. Numbers may be written as text, and a boolean becomes 0 or 1."""
+    """Returns a metaparameter as a float, or None. Numbers may be written as text. Booleans become 0 or 1."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, str):

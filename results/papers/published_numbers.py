@@ -1,4 +1,4 @@
-"""Tables of published numbers and their citations: points from figures, steps on device meshes, and runs of GPT-3."""
+"""Tables of published numbers with citations: points from figures, training steps on device meshes, and GPT-3 runs."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ _KEMPNERFORGE = {"7B": (32, 4096), "13B": (40, 5120), "70B": (80, 8192)}
 
 
 def points(source: str | None = None) -> pd.DataFrame:
-    """Returns published points from figures, and single numbers from papers.
+    """Returns published points read from figures, and single numbers from papers.
 
     Args:
-      source: shallue2018 or alx2022. None returns all.
+      source: shallue2018 or alx2022. None returns both.
 
     Returns:
-      One row per point: the columns explained in `papers/README.md`, then citation, url and terms of the source.
-      Columns that do not apply are missing, such as steps for a time, or cores for a batch size.
+      One row per point: the columns explained in `papers/README.md`, then citation, url and terms of the source. Values
+        that do not apply are missing, such as the steps of a time or the cores of a batch size.
     """
     return _cited("points.csv", source)
 
@@ -64,10 +64,10 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def layouts() -> pd.DataFrame:
-    """Returns all published rows, then citation, url and terms of the source, and ``doubt`` for inconsistent rows.
+    """Returns all published rows with the citation, url and terms of their source, and ``doubt`` for inconsistent rows.
 
-    Redundant values in a row are compared: operations per second with utilization, and tokens per second with step
-    seconds and with utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
+    Redundant values in a row are compared: operations per second with utilization, and tokens per second with both step
+    seconds and utilization. A row that contradicts itself is kept, and ``doubt`` describes the contradiction.
 
     Values that a source does not report are missing. ``mesh`` has the axes data, fsdp and tensor. Utilization is a
     fraction of ``peak_tflops``.
@@ -103,11 +103,12 @@ def _doubt(row: pd.Series) -> str | None:
 
 
 def gpt3_runs() -> pd.DataFrame:
-    """Returns the runs of GPT-3 175B on TPUs in MLPerf Training, then citation, url and terms, and two derived columns.
+    """Returns the GPT-3 175B runs on TPUs in MLPerf Training, with citation, url, terms and two derived columns.
 
-    Runs start from a checkpoint, and their clock starts at the first block. Each block ends with one evaluation.
-    ``block_minutes`` is the first block plus the median block for each later evaluation. ``slow`` names the slow blocks
-    of a run whose published minutes differ from ``block_minutes`` by more than 3 %. It is missing for all other runs.
+    Runs start from a checkpoint, and their time is measured from the first block. Each block ends with one evaluation.
+    ``block_minutes`` is the first block plus, for each later evaluation, the median block. ``slow`` names the slow
+    blocks of a run whose published minutes differ from ``block_minutes`` by more than 3 %. It is missing for all other
+    runs.
     """
     table = _cited("gpt3_runs.csv", None)
     block = table["steps_between_evaluations"] * table["seconds_per_step"]

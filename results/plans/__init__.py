@@ -1,1 +1,1 @@
-"""Plans of past and future measurements, for every kind of study, and the columns of the tables."""
+"""Plans for all kinds of studies, whether or not they have run, and the columns of the tables."""

@@ -1,4 +1,4 @@
-"""BatchStudy: the plan of a ``batch`` study, which tunes one workload at one batch size."""
+"""BatchStudy: the plan of a ``batch`` study, which tunes a workload at one batch size."""
 
 import dataclasses
 import math
@@ -23,37 +23,38 @@ CHOICES = {"schedule": SCHEDULES, "pruning": PRUNING, "stop": STOPS, "precision"
 
 @dataclasses.dataclass(frozen=True)
 class BatchStudy(Plan):
-    """The trials of one workload at one batch size: exactly the fields that determine the results.
+    """The trials of one workload at one batch size. The fields are exactly those that determine the results.
 
     Attributes:
       dataset, model, optimizer: names in the registries of ``workloads``.
-      dataset_version: version of the data, if the name does not identify it.
+      dataset_version: version of the data, if the name does not determine it.
       model_options: model options, such as ``{"widths": [64]}``.
       schedule: learning-rate decay over a trial: constant, linear or cosine.
       batch_size: global batch size, in examples.
       space: ranges of the metaparameters.
-      targets: targets to reach. If empty, every trial runs to its budget.
+      targets: targets to reach. If empty, every trial uses its full budget.
       budget_steps: maximum number of steps per trial.
-      evaluation_ratio: ratio between successive evaluation steps, which bounds the relative error of steps to target.
-      evaluation_spacing: minimum average number of steps per evaluation, which bounds the cost. 0 sets no bound.
+      evaluation_ratio: ratio between successive evaluation steps. It bounds the relative error of steps to target.
+      evaluation_spacing: minimum average number of steps per evaluation. It bounds the cost of evaluations. 0 means no
+        bound.
       seed: seed of the search and of every trial.
-      pruning: ``exact`` stops a trial once it cannot change any answer, and ``off`` does not.
+      pruning: ``exact`` stops a trial once it cannot change any answer. ``off`` disables pruning.
       trials: number of requested trials. Not part of the identity: a larger request adds only the new trials.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
-      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` continues to the budget, so any
-        target can be read from the curve.
+      stop: ``target`` ends a trial once it has reached all its targets. ``budget`` trains for the full budget, so that
+        any target can be read from the curve.
       confirm: number of repeats of the best trial with new seeds (see ``results.rules.confirmation``). Not part of the
         identity.
-      confirm_top: number of best trials that are candidates. If there are several, half of the repeats choose one of
-        them. Not part of the identity.
+      confirm_top: number of best trials that are candidates. If there are several, half of the repeats are used to
+        choose one of them. Not part of the identity.
       digits: number of hex digits of the plan's hash in the study's name (see ``results.store.with_stored_name``). Not
         part of the identity.
-      dataset_options: options for user data that ``dataset_version`` does not cover: label, task and split.
+      dataset_options: options of your own data that are not covered by ``dataset_version``: label, task and split.
       precision: float32 or bfloat16, for activations and matmuls on every machine.
-      packages: version and module of each name that other packages define, such as ``mine:net``.
-      evaluation_spacings: steps between evaluations, each with the step up to which it applies, such as
-        ``((50, 1000), (500, 20000))``. The last one applies up to the budget. If it is not empty, evaluations do not
-        depend on ``evaluation_ratio`` and ``evaluation_spacing``.
+      packages: version and module of each name defined by another package, such as ``mine:net``.
+      evaluation_spacings: steps between evaluations, each with the step up to which it applies, such as ``((50, 1000),
+        (500, 20000))``. The last one applies up to the budget. If this is not empty, ``evaluation_ratio`` and
+        ``evaluation_spacing`` are ignored.
     """
 
     dataset: str
@@ -120,7 +121,7 @@ class BatchStudy(Plan):
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> Json:
-        """Returns the fields that a request sets."""
+        """Returns the fields that are set by a request."""
         return {"trials": request.trials, "confirm": request.repeats.confirm, "confirm_top": request.repeats.top}
 
     @property
@@ -146,21 +147,21 @@ class BatchStudy(Plan):
 
     @property
     def labels(self) -> Labels:
-        """The study's names in tables. Model options are sorted by name, such as fully_connected_64."""
+        """The study's names in tables. Model options follow the model, sorted by name, as in fully_connected_64."""
         values = [self.model_options[name] for name in sorted(self.model_options)]
         numbers = [n for v in values for n in (v if isinstance(v, list | tuple) else [v])]
         return Labels(self.dataset, "_".join([self.model, *map(str, numbers)]), self.optimizer)
 
     @property
     def evaluations(self) -> np.ndarray:
-        """The steps at which a trial is evaluated, int32[evaluations]."""
+        """The steps at which trials are evaluated, int32[evaluations]."""
         if self.evaluation_spacings:
             return spaced_steps(self.evaluation_spacings)
         return evaluation_steps(self.budget_steps, self.evaluation_ratio, self.evaluation_spacing)
 
     @property
     def most_evaluations(self) -> int:
-        """An upper bound on the number of evaluations in a trial, quick to compute for any plan."""
+        """An upper bound on the number of evaluations in a trial. It is fast to compute for any plan."""
         if self.evaluation_spacings:
             return sum((until - start) // by for start, (by, until) in _runs(self.evaluation_spacings))
         growing = 1 / (self.evaluation_ratio - 1)  # after this step, evaluations are more than one step apart
@@ -169,10 +170,10 @@ class BatchStudy(Plan):
 
 
 def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> np.ndarray:
-    """Returns the evaluation steps. Each is the first integer at or above ``ratio`` times the previous step.
+    """Returns the evaluation steps. Each step is the first integer at or above ``ratio`` times the previous one.
 
-    The k-th evaluation is at step k · ``spacing`` or later, so evaluations never cost more than a fixed fraction of the
-    training so far, even if a trial stops early. The last evaluation is at ``budget_steps``.
+    The k-th evaluation is at step k · ``spacing`` or later. The cost of evaluations is therefore at most a fixed
+    fraction of the cost of training so far, even if a trial stops early. The last evaluation is at ``budget_steps``.
 
     Returns:
       int32[evaluations], strictly increasing, at most ``budget_steps``.

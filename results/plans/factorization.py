@@ -1,4 +1,4 @@
-"""Factorization: the plan of a ``cores`` study, implicit ALS on a matrix of links using several cores."""
+"""Factorization: the plan of a ``cores`` study, which runs implicit ALS on a matrix of links with several cores."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ METAPARAMETERS = ("unobserved_weight", "norm_penalty")  # α and λ of ALX
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Factorization(Als, Plan):
-    """The trials of one factorization on a given number of cores: exactly the fields that determine the results.
+    """The trials of one factorization on a number of cores. The fields are exactly those that determine the results.
 
-    The solver options are in ``results.als.Als``. This class adds the data, cores and search.
+    The solver options are in ``results.als.Als``. This class adds the data, the cores and the search.
 
     The objective is the same as in ALX (Mehta et al. 2021, arXiv 2112.02194): squared error 1 − score on the observed
     links, α · score² on all pairs, and a ridge.
@@ -73,12 +73,12 @@ class Factorization(Als, Plan):
 
     @property
     def devices(self) -> int:
-        """The number of devices the study is measured on."""
+        """The number of devices on which the study is measured."""
         return self.cores
 
     @property
     def labels(self) -> Labels:
-        """The study's names in tables, such as matrix_factorization_64 for the model and its size."""
+        """The study's names in tables. The model name includes the size, as in matrix_factorization_64."""
         return Labels(self.dataset, f"matrix_factorization_{self.dim}", "als")
 
     @property

@@ -1,4 +1,4 @@
-"""Kinds of studies: a table of their properties, and a constructor for any kind of plan from plain data."""
+"""Kinds of studies: a table of their properties, and a function that builds plans of any kind from plain data."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar, cast
@@ -24,12 +24,12 @@ class Kind(NamedTuple):
 
     Attributes:
       plan: dataclass of the plans.
-      axes: plan fields that vary along a curve, or over a plane if there are two.
+      axes: plan fields that vary along a curve or, if there are two, over a plane.
       unit: unit of steps, such as step or epoch.
       columns: columns of the measurements other than metrics.
       endings: possible pairs of status and reason for the trials.
       recorded: whether the studies were measured by others and cannot be run.
-      alone: whether a study needs exclusive use of the machine, because its times are results.
+      alone: whether a study needs exclusive use of the machine, because the measured times are results.
     """
 
     plan: type[Plan]
@@ -65,10 +65,10 @@ def from_plan(plan: Fields, trials: int, repeats: Repeats = NO_REPEATS, name: st
     """Returns the study for a plan of any kind. Raises BadInput for a plan from another version of this software.
 
     Args:
-      plan: the identity as plain data.
+      plan: the identity of the study, as plain data.
       trials: number of requested trials.
       repeats: requested repeats of the best trials.
-      name: name in a store, which determines the number of hash digits. None uses the current number.
+      name: name in a store, which determines the number of hash digits. None uses the current default.
     """
     if plan.get("comparable") == "0.1":
         raise TooOld(name or "the plan", "is a study of scaling-limits 0.1")
@@ -81,12 +81,12 @@ def from_plan(plan: Fields, trials: int, repeats: Repeats = NO_REPEATS, name: st
 
 
 def of_kind(each: Iterable[K], *kinds: str) -> list[K]:
-    """Returns the members of ``each`` (plans, commits, …) that have any of these kinds."""
+    """Returns the members of ``each`` (plans, commits, …) whose kind is one of ``kinds``."""
     return [one for one in each if one.kind in kinds]
 
 
 def of_type(studies: Iterable[Plan], plan: type[P]) -> list[P]:
-    """Returns the studies with plans of class ``plan``."""
+    """Returns the studies whose plans are of class ``plan``."""
     return [cast(P, study) for study in studies if study.kind == plan.kind]
 
 
@@ -101,5 +101,5 @@ def along(study: Plan) -> int:
 
 
 def reserved() -> frozenset[str]:
-    """Returns the column names, which are reserved: metaparameters cannot use them."""
+    """Returns the reserved column names, which metaparameters cannot have."""
     return schema.RESERVED.union(*({column.name for column in kind.columns} for kind in KINDS.values()))

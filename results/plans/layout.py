@@ -64,34 +64,35 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class LayoutStudy(Plan):
-    """One training step of a model on one mesh, in one layout: everything that determines the results.
+    """One training step of a model on one mesh, in one layout. The fields are exactly those that determine the results.
 
     Mesh and layout are strings in Mesh-TensorFlow's notation (arXiv 1811.02084). They may be invalid: the rejection of
-    a layout, with its reason, is a result.
+    a layout, with the reason, is a result.
 
     Attributes:
-      model: name of the model shape, or of the model of a task.
+      model: name of a model shape, or of the model in a task.
       model_options: options of the model.
       batch_size: global batch size, in sequences or other examples.
       length: tokens per sequence, or 1.
       mesh: axes and their sizes, such as ``data:2;model:4``.
-      layout: tensor axes and the mesh axes they are split over, such as ``batch:data;heads:model``.
-      strict: whether pairs with unknown axes are errors. Otherwise they are ignored, as in Mesh-TensorFlow.
-      device_count: number of devices that the mesh must have.
-      engine: ``cpu-emulated`` (run for its results on CPU-emulated devices), ``device`` (run and timed) or
-        ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice without needing one, and not run).
-      hardware: device assumed by the predicted costs.
+      layout: tensor axes, each with the mesh axis across which it is split, such as ``batch:data;heads:model``.
+      strict: whether pairs with unknown axes are errors. If not, they are ignored, as in Mesh-TensorFlow.
+      device_count: required number of devices in the mesh.
+      engine: ``cpu-emulated`` (run on CPU-emulated devices, without timing), ``device`` (run and timed) or
+        ``tpu-aot:TOPOLOGY`` (compiled for a TPU slice but not run, so a TPU is not needed).
+      hardware: device assumed when predicting costs.
       precision: precision of activations and matmuls.
       rematerialization: ``full`` recomputes layers in the backward pass, and ``none`` keeps their activations. A list
         of tensor names joined by ``+``, such as ``attention+out``, keeps only these tensors.
       budget_steps: number of steps to run.
       space: empty, because layouts have no metaparameters.
       seed: seed of the parameters and the data.
-      trials: 1, or more, each with its own seed. Not part of the identity.
-      dataset, dataset_version: data set of a task, which gives the shapes of a batch of random numbers, or ``counting``
-        for a model shape. Omitted from the plan at their defaults, like the following fields.
+      trials: number of trials. Each has its own seed. Not part of the identity.
+      dataset, dataset_version: data set of a task, or ``counting`` for a model shape. The data set determines the
+        shapes of a batch of random numbers. Like the following fields, these are omitted from the plan if they have
+        their defaults.
       optimizer: name in the registry of ``workloads``.
-      attention_block: number of tokens in a block of blocked attention, or 0 to store all scores.
+      attention_block: number of tokens per block in blocked attention, or 0 to store all scores.
       packages: see ``BatchStudy``.
       comparable: Major.Minor version of the software. Results from different versions are not comparable.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
@@ -164,33 +165,33 @@ class LayoutStudy(Plan):
 
     @property
     def engine_name(self) -> str:
-        """The engine without its topology."""
+        """The name of the engine, without the topology."""
         return self.engine.partition(":")[0]
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The names of the tensors that are kept when layers are recomputed."""
+        """The names of the tensors that are kept if layers are recomputed."""
         return () if self.rematerialization in REMATERIALIZATIONS else tuple(self.rematerialization.split("+"))
 
     @property
     def step_options(self) -> dict[str, int]:
-        """The model options that the step sets."""
+        """The model options that the training step sets."""
         return {"attention_block": self.attention_block} if self.attention_block else {}
 
     @property
     def topology(self) -> str:
-        """The TPU slice to compile for, or empty for other engines."""
+        """The TPU slice to compile for. Empty for other engines."""
         return self.engine.partition(":")[2]
 
     @property
     def chips(self) -> list[int] | None:
-        """The chips along each direction of the topology, if there is one."""
+        """The number of chips along each direction of the topology, if there is one."""
         sizes = self.topology.partition(":")[2]
         return [int(size) for size in sizes.split("x")] if sizes else None
 
     @property
     def layout_label(self) -> str:
-        """The layout, for tables."""
+        """The layout as shown in tables."""
         return self.layout or "replicated"
 
     @property
@@ -207,7 +208,7 @@ class LayoutStudy(Plan):
 
     @property
     def labels(self) -> Labels:
-        """The study's names in tables. The model includes the batch, and any non-default precision and step form."""
+        """The study's names in tables. The model name includes the batch and any non-default precision or step form."""
         label = f"{self.model}_{self.batch_size}x{self.length}"
         if self.precision != PRECISIONS[0]:
             label += f"_{self.precision}"
@@ -219,5 +220,5 @@ class LayoutStudy(Plan):
 
     @property
     def devices(self) -> int:
-        """The number of devices that the study is measured on. Ahead-of-time compilation needs only the CPU."""
+        """The number of devices on which the study is measured. Ahead-of-time compilation needs only the CPU."""
         return 1 if self.engine_name == AHEAD else self.device_count

@@ -1,4 +1,4 @@
-"""Plan: the protocol for studies of every kind. It derives the identity, name and seed from the fields."""
+"""Plan: the protocol for studies of all kinds. It derives the identity, the name and the seed from the fields."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from results.plans.trial_request import TrialRequest
 
 
 class HasKind(Protocol):
-    """Any object that has a study kind."""
+    """Any object with a study kind."""
 
     @property
     def kind(self) -> str: ...
@@ -29,14 +29,14 @@ class Labels(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The search settings for a study's trials. By default, there are no metaparameters to search.
+    """The search settings for a study's trials. By default, there are no metaparameters.
 
     Attributes:
       space: ranges of the metaparameters.
       targets: targets for the trials.
-      ends_at: targets that end a trial once it has reached them all.
-      stop: condition that ends the trials, ``target`` or ``budget``.
-      pruning: ``exact`` if losing trials are stopped early, else ``off``.
+      ends_at: targets that end a trial once all of them are reached.
+      stop: condition that ends trials, ``target`` or ``budget``.
+      pruning: ``exact`` if trials that can no longer win are stopped early, else ``off``.
     """
 
     space: SearchSpace = SearchSpace({})
@@ -47,15 +47,15 @@ class Search(NamedTuple):
 
 
 class Plan(Protocol):
-    """A study of any kind: a frozen dataclass of everything that determines the results.
+    """A study of any kind: a frozen dataclass whose fields determine the results.
 
-    Its *identity* consists of its fields except ``NOT_IN_IDENTITY``. This class derives the name, seed and plain data
-    from the identity. Each kind is a row of ``results.plans.kinds.KINDS``.
+    The *identity* of a study consists of all fields except ``NOT_IN_IDENTITY``. This class derives the name, the seed
+    and plain data from the identity. Each kind is an entry in ``results.plans.kinds.KINDS``.
 
     Attributes:
-      kind: key in ``results.plans.kinds.KINDS``, also stored in the plan.
+      kind: key in ``results.plans.kinds.KINDS``, which is also stored in the plan.
       NOT_IN_IDENTITY: fields outside the identity: the request, and the length of the name.
-      OMITTED_AT: fields that the plan omits at certain values, and these values.
+      OMITTED_AT: fields that the plan omits if they have certain values, with these values.
       NOT_IN_STREAM: plan fields that do not affect the random numbers of the trials.
       budget_steps: maximum number of steps per trial, or the largest possible number for published studies.
       trials: number of requested trials.
@@ -109,14 +109,14 @@ class Plan(Protocol):
 
     @classmethod
     def request_fields(cls, request: TrialRequest) -> Json:
-        """Returns the fields that a request sets. Raises BadInput if this kind does not support it."""
+        """Returns the fields that are set by a request. Raises BadInput if this kind does not support the request."""
         if request.repeats.confirm:
             raise BadInput(f"a study of kind {cls.kind} does not support repeats of the best trials")
         return {"trials": request.trials}
 
     @classmethod
     def from_plan(cls, plan: Fields, request: TrialRequest, digits: int = DIGITS[-1]) -> Self:
-        """Restores a study from its ``plan()`` and request. Raises BadInput for a plan from other software."""
+        """Restores a study from its ``plan()`` and its request. Raises BadInput if other software wrote the plan."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
         known = set(cls.identity_fields()) - left_out
@@ -129,7 +129,7 @@ class Plan(Protocol):
         return cls(**fields | cls.request_fields(request) | {"digits": digits})
 
     def plan(self) -> Json:
-        """Returns the identity as plain JSON data."""
+        """Returns the identity of the study as plain JSON data."""
         fields = {name: _plain(getattr(self, name)) for name in self.identity_fields()}
         content = {
             name: value
@@ -149,7 +149,7 @@ class Plan(Protocol):
 
     @property
     def devices(self) -> int | None:
-        """The number of devices to measure on. None uses all devices, if their number does not change results."""
+        """The number of devices to measure on, or None to use all devices if their number does not affect results."""
         return None
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""Columns of the studies table that are derived from the plan whenever the table is read or written."""
+"""Columns of the studies table that are derived from the plan each time the table is read or written."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def names(study: Plan) -> Json:
-    """Returns the names of a study in all tables, and its batch size if it has one."""
+    """Returns the names that a study has in all tables, and its batch size if it has one."""
     return study.labels._asdict() | {"batch_size": study.plan().get("batch_size")}
 
 
@@ -53,7 +53,7 @@ def columns(study: Plan) -> Fields:
 
 
 def targets(study: Plan) -> list[Target]:
-    """Returns the targets of a study: its own, or those of its source. MLPerf's target is a shortfall of 0."""
+    """Returns the targets of a study: its own, or those in its source. MLPerf's target is a shortfall of 0."""
     plan, own = study.plan(), study.search.targets
     if own or not KINDS[study.kind].recorded:
         return list(own)

@@ -1,4 +1,4 @@
-"""Points: a release's answers, one row per study and target, ready for fitting."""
+"""Points: the answers in a release, with one row per study and target, ready for fitting."""
 
 from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, TEXT, UINT32, Column
 

@@ -1,4 +1,4 @@
-"""Recorded: the plan of a study measured and published by others."""
+"""Recorded: the plan of a study that was measured and published by others."""
 
 import dataclasses
 import re
@@ -22,17 +22,17 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")
 
 @dataclasses.dataclass(frozen=True)
 class Recorded(Plan):
-    """A study measured and published by others, as described by its source.
+    """A study that was measured and published by others, as described by its source.
 
     Attributes:
-      source: shallue2018, mlperf-rcp, algoperf, or runs for your own.
+      source: shallue2018, mlperf-rcp, algoperf, or runs (for your own runs).
       dataset, model, optimizer: names in the source. ``/`` is allowed.
       batch_size: global batch size, in ``unit``.
       space: ranges of the metaparameters, or empty if the source does not report them.
-      details: other plain JSON data that distinguish the study or are needed to read it.
-      unit: unit of the batch size, one of ``UNITS``. The plan omits the unit if it is examples.
+      details: other plain JSON data that identify the study or are needed to interpret it.
+      unit: unit of the batch size, one of ``UNITS``. The plan omits the unit if it is ``examples``.
       sequence_length: tokens per sequence, for units that have sequences.
-      targets: targets specified for your own runs. The targets of published studies are in ``details``.
+      targets: targets that you specified for your own runs. The targets of published studies are in ``details``.
       trials: number of trials in the source. Not part of the identity.
       digits: number of hex digits of the plan's hash in the study's name. Not part of the identity.
     """

@@ -131,8 +131,8 @@ def build(columns: tuple[Column, ...], data: Fields, extra: Mapping[str, pa.Data
 
     Args:
       columns: STUDIES, TRIALS or MEASUREMENTS.
-      data: lists or arrays of equal length, by column name. A missing column in ``columns`` is filled with its
-        ``otherwise`` if it has one, else with null.
+      data: lists or arrays of equal length, by column name. If one of ``columns`` is missing, it is filled with its
+        ``otherwise`` or, if there is none, with null.
       extra: types of the additional columns: metaparameters for trials, metrics for measurements.
     """
     fields = [pa.field(c.name, c.type) for c in columns]
@@ -144,12 +144,12 @@ def build(columns: tuple[Column, ...], data: Fields, extra: Mapping[str, pa.Data
 
 
 def empty(columns: tuple[Column, ...], extra: StringMap = MappingProxyType({})) -> pa.Schema:
-    """Returns the schema of a table. ``extra`` maps additional columns to Arrow's names for their types."""
+    """Returns the schema of a table. ``extra`` maps additional columns to the names of their Arrow types."""
     return build(columns, {}, {name: pa.type_for_alias(kind) for name, kind in extra.items()}).schema
 
 
 def constant(column: pa.Field, value: object, rows: int) -> pa.Array:
-    """Returns an array that repeats one value ``rows`` times, in a column's type."""
+    """Returns an array that repeats one value ``rows`` times, with the type of a column."""
     if column.type == _CATEGORY:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], pa.string()))
     return pa.repeat(pa.scalar(value, column.type), rows)

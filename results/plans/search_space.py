@@ -1,4 +1,4 @@
-"""Metaparameter ranges, and draws from them."""
+"""Ranges of metaparameters, and values drawn from them."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ LARGEST_INTEGER = 2**53  # floats represent all smaller integers
 
 
 def finite(what: str, value: object) -> float:
-    """Converts ``value`` to a float. Raises BadInput with the name ``what`` if it is not a finite number."""
+    """Converts ``value`` to a float. Raises BadInput, with the name ``what``, if it is not a finite number."""
     if isinstance(value, int) and abs(value) > LARGEST_FLOAT:
         raise BadInput(f"{what} must be a finite number, not one with more than 300 digits")
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
@@ -35,9 +35,9 @@ class Range:
     LINEAR is uniform in [low, high], LOG is uniform in the logarithm, and REVERSE_LOG is uniform in log(1 - value).
     INTEGER is uniform over the integers low..high, and DISCRETE is uniform over ``values``.
 
-    With a ``denominator`` n, values are multiples of 1/n. LINEAR is uniform over the multiples from low to high. LOG
-    draws a number that is uniform in the logarithm, and divides its integer part by n. Examples are step counts within
-    a budget of n steps, and integers on scale LOG (n = 1).
+    If there is a ``denominator`` n, values are multiples of 1/n. LINEAR is uniform over the multiples from low to high.
+    LOG draws a number that is uniform in the logarithm, and divides its integer part by n. Examples are step counts
+    within a budget of n steps, and integers on a LOG scale (n = 1).
     """
 
     scale: Scale
@@ -98,7 +98,7 @@ class Range:
         return fields if self.denominator is None else fields | {"denominator": self.denominator}
 
     def _multiple_at(self, u: float, first: int, last: int) -> float:
-        """Returns the multiple of 1 / ``denominator`` at quantile ``u``, from the numerators of the bounds."""
+        """Returns the multiple of 1 / ``denominator`` at quantile ``u``, given the numerators of the bounds."""
         assert self.denominator is not None
         if self.scale == "LOG":
             number = math.floor(math.exp((1 - u) * math.log(first) + u * math.log(last + 1)))

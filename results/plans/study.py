@@ -50,13 +50,13 @@ DIGITS = (8, 16)  # hex digits of a plan's sha256 at the end of a study's name, 
 
 
 def decimal(value: float) -> str:
-    """Formats a number with six digits, or with full precision if six digits would round it."""
+    """Formats a number with six digits, or with full precision if six digits are not exact."""
     text = f"{value:g}"
     return text if float(text) == value else repr(float(value))
 
 
 def check_int(what: str, value: object, least: int, most: int | None = None) -> int:
-    """Returns ``value`` as an int. Raises BadInput with the name ``what`` if it is not in ``least`` to ``most``."""
+    """Returns ``value`` as an int. Raises BadInput, with the name ``what``, if it is not in ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise BadInput(f"{what} must be an integer of at least {least}, not {value!r}")
     if most is not None and value > most:
@@ -65,14 +65,14 @@ def check_int(what: str, value: object, least: int, most: int | None = None) -> 
 
 
 def in_type(value: float, dtype: type[np.floating]) -> np.floating:
-    """Converts a target's value to a column's type. Values beyond its range become its largest finite number."""
+    """Converts the value of a target to a column's type. Values beyond the type's range become its largest number."""
     with np.errstate(over="ignore"):
         return min(dtype(value), dtype(np.finfo(dtype).max))
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A metric and the value to reach, at or below it. Every metric is an error."""
+    """A metric and its target value. Every metric is an error, so values at or below the target reach it."""
 
     metric: str
     value: float
@@ -84,10 +84,10 @@ class Target:
     def check_possible(self, where: str) -> None:
         """Raises BadInput for a value that no trial can reach, or that every trial reaches at the start.
 
-        Only new requests are checked. Stored studies may have any targets.
+        Only new requests are checked. Stored studies can have any targets.
 
         Args:
-          where: the option that set the value.
+          where: the option by which the value was set.
         """
         if self.value < 0:
             raise BadInput(
@@ -115,7 +115,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One training run: its number within the study, its seed (uint32) and its metaparameters."""
+    """One training run, given by its number within the study, its seed (uint32) and its metaparameters."""
 
     id: int
     seed: int

@@ -1,4 +1,4 @@
-"""Requests: the number of trials and of repeats of the best trials, which are not part of a plan."""
+"""Requests: the requested numbers of trials and of repeats of the best trials. Requests are not part of a plan."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,12 +12,12 @@ MOST_CANDIDATES = 100
 
 
 class Repeats(NamedTuple):
-    """The requested repeats of a search's best trials. If there are two requests, the larger one applies.
+    """The requested repeats of the best trials in a search. If there are two requests, the larger one applies.
 
     Attributes:
       top: number of best trials that are candidates.
-      confirm: number of repeats. With several candidates, half of the repeats choose one of them, and the other half
-        report on it.
+      confirm: number of repeats. If there are several candidates, half of the repeats are used to choose one of them,
+        and the other half report on it.
     """
 
     top: int = 1
@@ -25,7 +25,7 @@ class Repeats(NamedTuple):
 
     @property
     def choosing(self) -> int:
-        """The number of repeats per candidate that choose one of several candidates."""
+        """The number of repeats per candidate that are used to choose one of several candidates."""
         return self.confirm // 2
 
     def candidates(self, trials: int) -> int:
@@ -39,12 +39,12 @@ class Repeats(NamedTuple):
         return self.candidates(trials) if repeat <= self.choosing else 1
 
     def record(self) -> dict[str, int]:
-        """Returns plain data. Like older records, it omits ``confirm_top`` if there is one candidate."""
+        """Returns plain data. As in older records, ``confirm_top`` is omitted if there is only one candidate."""
         return {"confirm": self.confirm} if self.top == 1 else {"confirm": self.confirm, "confirm_top": self.top}
 
     @classmethod
     def of_record(cls, record: Fields) -> "Repeats":
-        """Returns the repeats in a ``record``. The default is zero."""
+        """Returns the repeats stored in a ``record``. The default is zero repeats."""
         return cls(int(record.get("confirm_top", 1)), int(record.get("confirm", 0)))
 
 
@@ -52,7 +52,7 @@ NO_REPEATS = Repeats()
 
 
 class TrialRequest(NamedTuple):
-    """A request for the trials of a search, and for repeats of its best trials."""
+    """A request for the trials of a search and for repeats of its best trials."""
 
     trials: int
     repeats: Repeats = NO_REPEATS

@@ -1,1 +1,1 @@
-"""Exchange between stores: export, merge, and releases with their documents."""
+"""Exchanges studies between stores: export, merge, and releases with their documents."""

@@ -1,4 +1,4 @@
-"""Studies read from a store or a release for a merge or an export."""
+"""Studies that are read from a store or a release, to be merged or exported."""
 
 import hashlib
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class Incoming(NamedTuple):
     """A study in another store or release.
 
     Attributes:
-      study: the requested study.
-      commit: commit record, or None if the study has another name in the destination.
+      study: the study with its request.
+      commit: the commit record, or None if the study has another name in the destination.
       runs: function that checks and reads the runs, oldest first.
     """
 
@@ -53,7 +53,7 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
 
 
 def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
-    """Returns the study with its current or future name in a store."""
+    """Returns the study with the name that it has or would get in a store."""
     study = store.with_stored_name(into, offer.study)
     if study.name == offer.study.name:
         return offer
@@ -64,7 +64,7 @@ def read_checked(commit: Commit) -> Piece:
     """Returns the tables of a study in the current schema, after all checks of `results verify`.
 
     Raises:
-      Damaged: a file differs from the commit record, or a check fails. The envelope check rebuilds the envelope.
+      Damaged: a file differs from the commit record, or a check fails. The checks include rebuilding the envelope.
     """
     if commit.files["studies"].shared is None:
         return _piece(commit, files_checked(commit)[1])
@@ -75,9 +75,9 @@ def read_checked(commit: Commit) -> Piece:
 
 
 def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
-    """Returns a study with its own files, and their bytes, after the checks of ``read_checked``.
+    """Returns a study with separate files, and the bytes of the files, after the checks of ``read_checked``.
 
-    A study in shared files gets the files that it would have if stored separately.
+    A study in shared files gets the files that it would have if it were stored separately.
     """
     if commit.files["studies"].shared is not None:
         return _own_files(commit, read_checked(commit))
@@ -103,7 +103,7 @@ def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, TableBytes]:
 
 
 def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
-    """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or its schema is not supported."""
+    """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or if its schema is unsupported."""
     try:
         file = bounds.Parquet(pa.BufferReader(data))
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text

@@ -27,9 +27,9 @@ MergeResult = Literal["new", "grown", "present"]
 def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     """Merges the studies of stores and releases into a store.
 
-    A study missing from the store is copied byte for byte. An existing study takes missing trials, trials that ran
-    longer in a source, and trials that are finished in a source but must be rerun here. All sources are read and
-    compared before anything is written.
+    A study missing from the store is copied byte for byte. To an existing study, the merge adds missing trials, trials
+    that ran longer in a source, and trials that are finished in a source but would have to be rerun here. All sources
+    are read and compared before anything is written.
 
     Args:
       sources: stores and releases.
@@ -40,7 +40,8 @@ def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
       0, or 1 if the sources have no studies.
 
     Raises:
-      BadInput: a source is damaged, or two places contradict each other on a trial. See ``results.release.union``.
+      BadInput: a source is damaged, or two of the stores and releases contradict each other on a trial. See
+        ``results.release.union``.
     """
     folders = [durable.location(source) for source in sources]
     into = durable.location(into)
@@ -154,7 +155,7 @@ def _stored_tables(into: Folder, name: str) -> Piece | None:
 
 
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
-    """Returns whether the store has the same files as a commit."""
+    """Returns whether the store has the same files as a commit record lists."""
     ours = commits.newest_commit(into, theirs.name) if theirs else None
     if ours is None or theirs is None or largest_request([ours.request, theirs.request]) != ours.request:
         return False
@@ -162,11 +163,11 @@ def _is_same(into: Folder, theirs: Commit | None) -> bool:
 
 
 def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
-    """Copies a study file by file. Returns False without writing if the store has its results or a larger request.
+    """Copies a study file by file. If the store has its results or a larger request, writes nothing and returns False.
 
-    The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created
-    here. Parts are not copied, so the claims and the record contain a part count of 0. If copying is interrupted at any
-    point, later writers find a consistent state.
+    The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created in
+    the store. Parts are not copied, so the claims and the record contain a part count of 0. If copying is interrupted,
+    later writers always find a consistent state.
     """
     theirs, data = files_checked(theirs)
     version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)

@@ -7,7 +7,7 @@
     OUT/manifest.json                                                        every study: its plan, ledger and rows
     OUT/SHA256SUMS                                                           sha256 of all files and of itself
 
-The same studies always produce the same bytes. Every command that reads a store also reads a release.
+The same studies always produce the same bytes. Every command that reads a store can also read a release.
 """
 
 import collections
@@ -49,8 +49,8 @@ def export(
       folder: the store or release.
       out: new folder for the release.
       report: called with lines for the user.
-      points: function that builds the points table, ``results.plans.points.POINTS``, from the studies in the new
-        release (the store may grow in the meantime). None writes no points.
+      points: function that builds the points table (``results.plans.points.POINTS``) from the studies in the new
+        release, because the store may grow in the meantime. If None, points are not written.
 
     Returns:
       0, or 1 if no study may be redistributed.
@@ -86,7 +86,7 @@ def export(
 
 
 def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
-    """Returns the studies that may be redistributed, and reports the others with one line per source."""
+    """Returns the studies that may be redistributed. Reports the others with one line per source."""
     terms = [licences.terms(commit.plan) for commit in catalogue]
     withheld = collections.Counter(each.source for each in terms if not each.licence)
     for source, count in sorted(withheld.items()):
@@ -99,7 +99,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
     """Checks the studies, then writes their tables and envelopes.
 
     Returns:
-      The studies with their slices of the new files.
+      The studies, with their slices of the new files.
     """
     own = {
         "studies": [schema.empty(schema.STUDIES)],
@@ -148,7 +148,7 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
 
 @contextmanager
 def _new_folder(folder: Folder, out: Folder) -> Iterator[Folder]:
-    """Yields a folder for writing a release: locally a hidden folder, renamed when the release is complete."""
+    """Yields a folder for writing a release. A local folder is hidden, and renamed once the release is complete."""
     if commits.released_commits(out) is not None or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise BadInput(f"{out} already exists. Name a new folder with --out DIR.")
     if folder.resolve() in (out.resolve(), *out.resolve().parents):

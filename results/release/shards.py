@@ -1,4 +1,4 @@
-"""Shards: the tables of a release as files of up to 64 MB, written study by study."""
+"""Shards: the tables of a release as files of up to 64 MB, which are written study by study."""
 
 import hashlib
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _empty_bytes(table: str, columns: pa.Schema) -> memoryview:
 
 
 def _footer_bytes(data: memoryview) -> int:
-    """Returns the size of a Parquet file's footer, including its length and the final magic bytes."""
+    """Returns the size of a Parquet file's footer, including the length field and the final magic bytes."""
     return int.from_bytes(data[-8:-4], "little") + 8
 
 
@@ -62,12 +62,12 @@ class Place(NamedTuple):
 
 
 class Shards:
-    """Writes ``TABLE.parquet``, or several numbered files.
+    """Writes ``TABLE.parquet``, or several numbered files if it is too large.
 
-    A study is never split across files. The same rows produce the same bytes.
+    A study is never split across files. The same rows always produce the same bytes.
 
     Attributes:
-      places: positions of the studies, in the order they were added.
+      places: positions of the studies, in the order in which they were added.
       shards: finished files.
     """
 
@@ -115,7 +115,7 @@ class Shards:
         self._waiting = []
 
     def _further_footer(self, group: pa.Table) -> int:
-        """Returns an upper bound on a group's footer bytes: the bytes for its first row, plus a margin."""
+        """Returns an upper bound on a group's bytes in the footer: the bytes for its first row, plus a margin."""
         empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
         row_groups = -(-len(group) // MOST_ROWS)
         return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups

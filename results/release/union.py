@@ -17,12 +17,12 @@ _KEYS = {"measurements": ["trial", "step"], "trials": ["trial"]}
 
 
 class Difference(NamedTuple):
-    """The first difference between two places' copies of a trial: by step, then in the trials table.
+    """The first difference between two copies of a trial: first by step, then in the trials table.
 
     Attributes:
       what: the differing value, such as ``validation_loss at step 20``.
-      here, there: values in the two places.
-      values: number of differing values. All values count in a row that one place lacks.
+      here, there: values in the two copies.
+      values: number of differing values. If one copy lacks a row, all values in this row count.
     """
 
     what: str
@@ -31,21 +31,21 @@ class Difference(NamedTuple):
     values: int
 
     def describe(self, here: object, there: object) -> str:
-        """Describes the difference, with the names of the places."""
+        """Describes the difference, given the names of the places."""
         return f"{self.what} is {_value_text(self.here)} in {here} and {_value_text(self.there)} in {there}"
 
 
 class Union(NamedTuple):
-    """The result of comparing two places.
+    """The result of comparing two copies of a study: ours and theirs.
 
     Attributes:
-      take: trials to take from the other place: new trials, longer trials, and finished trials that we would have to
+      take: trials to take from the other copy: new trials, longer trials, and finished trials that we would have to
         rerun.
-      conflicts: contradictions by trial. In our own studies, both places finished the trial. In published studies,
-        neither curve continues the other.
-      clashes: columns with different types. If there are any, the rest is not compared.
-      finished: trials finished in one place that the other must rerun. The finished copy wins.
-      unfinished: differences in trials that both places must rerun. The longer copy is kept, or ours if both are
+      conflicts: contradictions, by trial. In our own studies, the trial is finished in both copies. In published
+        studies, neither curve continues the other.
+      clashes: columns with different types. If there are any, no values are compared.
+      finished: trials that are finished in one copy but must be rerun in the other. The finished trial is kept.
+      unfinished: differences in trials that must be rerun in both copies. The longer trial is kept, or ours if both are
         equally long.
       shorter: differences in trials of a published study in which our curve continues theirs.
     """
@@ -59,11 +59,11 @@ class Union(NamedTuple):
 
 
 def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    """Compares a study in two places, ignoring each trial's run, machine, times and role.
+    """Compares two copies of a study. Ignores the run, machine, times and role of each trial.
 
     Args:
       ours, theirs: tables with one row per trial, and measurements sorted by (trial, step).
-      study: the plan. If it prunes, the curves are pruned jointly before comparison.
+      study: the plan. If it uses pruning, the curves are pruned jointly before the comparison.
     """
     clashes = [clash for table in _KEYS for clash in _clashes(getattr(ours, table), getattr(theirs, table))]
     if clashes:
@@ -99,7 +99,7 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
 
 
 def _to_rerun(piece: Piece) -> dict[int, bool]:
-    """Returns whether each trial ended for a reason that calls for a rerun."""
+    """Returns whether each trial ended for a reason that requires a rerun."""
     reasons = piece.trials["reason"].to_pylist()
     return {
         trial: reason in REASONS_TO_RERUN
@@ -122,7 +122,7 @@ def _of_trial(table: pa.Table, trial: int) -> pa.Table:
 
 
 def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
-    """Returns whether an unfinished curve continues in the other place. Lost trials continue with any other ending."""
+    """Returns whether an unfinished curve continues in the other copy. Any other ending continues a lost trial."""
     last = _row(shorter, trial)
     start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
     if last["status"] != "INCOMPLETE" or len(start) > len(whole):
@@ -140,7 +140,7 @@ def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
 
 
 def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
-    """Returns the differences in trials that exist in both places, sorted by trial."""
+    """Returns the differences in trials that exist in both copies, sorted by trial."""
     differences = _cells(ours.measurements, theirs.measurements, "measurements")
     for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
         first = differences.get(trial, further)
@@ -149,7 +149,7 @@ def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
 
 
 def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
-    """Returns the first difference in the rows of each differing trial."""
+    """Returns the first difference between the rows of each differing trial."""
     if not len(ours) + len(theirs):
         return {}
     # A column missing on one side becomes null.

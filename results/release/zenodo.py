@@ -1,6 +1,6 @@
 """python -m results.release.zenodo RELEASE --out FILE: the metadata for depositing a release at Zenodo, as JSON.
 
-All fields come from the release's croissant.json.
+All fields are taken from the release's croissant.json.
 """
 
 from results import cli

@@ -1,4 +1,4 @@
-"""Answers: when trials reached a target, which metrics can select trials, and where exact pruning cuts curves."""
+"""Answers: when trials reached a target, which metrics can select trials, and at which steps pruning cuts curves."""
 
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,8 +21,8 @@ class Rule(NamedTuple):
 
     Attributes:
       name: minimum (at or below the target) or released (strictly below, as in the published analysis).
-      first: number of COMPLETE trials that count, by smallest id. By default, all trials count, regardless of their
-        ending.
+      first: number of COMPLETE trials that count, in order of their ids. By default, all trials count, regardless of
+        how they ended.
     """
 
     name: str
@@ -43,8 +43,8 @@ MINIMUM = Rule("minimum")
 class Answer(NamedTuple):
     """The answer for a study and a target: the best trial's steps lie in (``steps_low``, ``steps_high``].
 
-    Both are 0 if the trial started at the target, which only published studies record. ``trial`` reached the target
-    first, with ties broken by the smallest id.
+    Both are 0 if the trial started at the target, which only published studies record. ``trial`` is the first trial
+    that reached the target. Ties go to the smallest id.
     """
 
     steps_low: int
@@ -53,12 +53,13 @@ class Answer(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """The trials of a study that reached a target, with the interval (low, high] of each one's steps to target.
+    """The trials of a study that reached a target. The steps to target of each trial lie in (low, high].
 
     Attributes:
       trial: int[m], ids of trials. ``first_reached`` sorts them.
       low: int[m], step of the previous evaluation with the metric, or 0.
-      high: int[m], step of an evaluation at the target. It is 0, like ``low``, if the trial started at the target.
+      high: int[m], step of the first evaluation at the target. If the trial started at the target, it is 0, like
+        ``low``.
     """
 
     trial: np.ndarray
@@ -74,7 +75,7 @@ class Reached(NamedTuple):
         return Reached(self.trial[mask], self.low[mask], self.high[mask])
 
     def answer(self) -> Answer | None:
-        """Returns the answer of these trials, or None if there are no trials."""
+        """Returns the answer from these trials, or None if there are no trials."""
         if not len(self.trial):
             return None
         fewest = self.high.min()
@@ -86,7 +87,7 @@ def first_reached(trial: np.ndarray, step: np.ndarray, value: np.ndarray, target
 
     Args:
       trial, step: int[n], trial and step of each evaluation of the metric, sorted by both.
-      value: float[n], the metric. NaN counts as measured, but does not reach any target.
+      value: float[n], values of the metric. NaN counts as measured, but does not reach any target.
       target: the target. Its value is compared in the type of ``value``.
       rule: rule that defines how values are compared.
     """
@@ -101,8 +102,8 @@ def of_table(measurements: "pa.Table", target: Target, rule: Rule = MINIMUM) -> 
     """Returns ``first_reached`` for a study's measurements.
 
     Args:
-      measurements: rows (trial, step, metrics), sorted by trial and step. Null means not measured, and such rows are
-        ignored. If there is no column for the target's metric, the result is empty.
+      measurements: rows (trial, step, metrics), sorted by trial and step. Null means not measured, and rows with null
+        are ignored. If there is no column for the target's metric, the result is empty.
       target: metric and its value.
       rule: rule that defines how values are compared.
     """
@@ -117,8 +118,8 @@ def of_table(measurements: "pa.Table", target: Target, rule: Rule = MINIMUM) -> 
 def of_frame(measurements: "pd.DataFrame", target: Target) -> Reached:
     """Returns ``first_reached`` for a study's measurements in a data frame.
 
-    A data frame cannot distinguish a missing value from NaN, which is a diverged measurement. Here both count as
-    missing, so ``low`` may be lower than from a table, but never higher.
+    A data frame cannot distinguish a missing value from NaN, which means that the trial diverged. Here, both count as
+    missing. ``low`` may therefore be lower than if it were computed from a table, but never higher.
 
     Args:
       measurements: rows (trial, step, metrics), sorted by trial and step.
@@ -144,18 +145,18 @@ def check_chooses(metric: str, measured: Collection[str]) -> None:
 
 
 def prune(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> "tuple[pd.DataFrame, np.ndarray]":
-    """Cuts every curve at the point at which a scheduler would have cut it, given all answers from the start.
+    """Cuts every curve at the step at which a scheduler that knew all answers from the start would have cut it.
 
-    A real scheduler has less information, so it trains at least as far: pruning only removes rows. A trial ends at the
-    first evaluation at which it has reached every target or can no longer be the first to reach it.
+    A real scheduler has less information, so it trains each trial at least as far. Pruning therefore only removes rows.
+    A trial ends at the first evaluation at which it has reached, or can no longer be the first to reach, every target.
 
     Args:
       study: the plan, with ``pruning="exact"``.
-      trials: rows (trial, role, status, reason, steps), one per trial. Repeats of the best trials do not change.
+      trials: rows (trial, role, status, reason, steps), one per trial. Repeats of the best trials are not changed.
       measurements: rows (study, trial, step, metrics), sorted.
 
     Returns:
-      The trials with their new endings, and a mask of the remaining measurements, bool[rows].
+      The trials with their new endings, and a mask of the measurements that remain, bool[rows].
     """
     import pandas as pd
 

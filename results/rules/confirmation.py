@@ -1,18 +1,18 @@
-"""Confirmation: reruns a search's best trials with new seeds, to measure the part of their lead that was due to luck.
+"""Confirmation: reruns the best trials of a search with new seeds, to measure how much of their lead was due to luck.
 
-The answer of a study is a minimum over noisy trials, which is biased twice: the best of many trials had a lucky seed,
-and rerunning it evaluates only that configuration, which may not be the best one. Therefore, the ``confirm_top`` best
+The answer of a study is a minimum over noisy trials. It is biased for two reasons: the best of many trials had a lucky
+seed, and its configuration, which is the only one rerun, may not be the best one. Therefore, the ``confirm_top`` best
 trials of a search are candidates. Each is repeated ``confirm`` / 2 times. The candidate with the smallest median is
 *chosen* and repeated the same number of times again. These last repeats *report*: they were not used for selection, so
-they are unbiased. A single candidate needs no choice, and all its repeats report. With exact pruning, only the winner
-is known.
+they are unbiased. If there is a single candidate, no choice is needed, and all its repeats report. With exact pruning,
+only the winner is known.
 
-The k-th repeat of trial i is trial k · APART + i in the same study. It has the metaparameters of trial i, a new seed,
+In the same study, the k-th repeat of trial i is trial k · APART + i. It has the metaparameters of trial i, a new seed,
 and the role ``confirm``. Answers, envelopes, pruning and selected fits use only trials with role ``search``.
 
 Confirmation uses only the study's first target. If a larger search finds better trials, or the request changes, repeats
 that are no longer requested stay in the store, and a commit gives them the role ``extra``. They are ignored until they
-are requested again. Confirmed results therefore depend on the request, not on its history.
+are requested again. Confirmed results therefore depend on the request, but not on earlier requests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ def is_repeat(trial: Any) -> Any:
 
 
 def original(trial: Any) -> Any:
-    """Returns the trial that an id, or each id in an array, repeats. A search trial is its own original."""
+    """Returns the trial that an id, or each id in an array, repeats. For a search trial, returns the trial itself."""
     return trial % APART
 
 
@@ -58,7 +58,7 @@ def role(trial: int) -> str:
 
 
 def settled_ids(trials: Iterable[int], reasons: Iterable[str | None]) -> frozenset[int]:
-    """Returns the ids of trials that need not run again, given each trial's reason for being INCOMPLETE, or None."""
+    """Returns the ids of trials that do not need to run again, given why each is INCOMPLETE (None if it is not)."""
     return frozenset(int(i) for i, reason in zip(trials, reasons, strict=True) if reason not in REASONS_TO_RERUN)
 
 
@@ -97,7 +97,7 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
 
 
 def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
-    """Returns the ids of the requested repeats: first the choosing and, once these have ended, the reporting ones.
+    """Returns the ids of the requested repeats: the choosing repeats and, once these have ended, the reporting ones.
 
     Args:
       study: the plan, with a target.
@@ -122,12 +122,12 @@ def _steps(measurements: "pd.DataFrame", target: Target) -> dict[int, int]:
 
 
 def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) -> int:
-    """Returns the candidate with the smallest median steps. Ties go to the candidate that ranked higher in the search.
+    """Returns the candidate with the smallest median steps. Ties go to the candidate with the better search result.
 
     Args:
       best: candidates, best in the search first.
       repeats: the requested repeats.
-      steps: steps to target of the choosing repeats, by id. Repeats that never reached the target are absent.
+      steps: steps to target of the choosing repeats, by id. Repeats that never reached the target are missing.
     """
     medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.choosing)])) for i in best]
     return best[int(np.argmin(medians))]
@@ -137,8 +137,8 @@ class Reporting(NamedTuple):
     """The repeats that report a confirmed answer.
 
     Attributes:
-      chosen: the repeated trial.
-      chose: repeats of that trial that chose it.
+      chosen: the trial that was chosen and repeated.
+      chose: repeats of this trial that were used for the choice.
       ids: the repeats that report, in order.
     """
 
@@ -152,14 +152,14 @@ def reporting(
 ) -> Reporting | None:
     """Returns the repeats that confirm the answer to a target, if there are any.
 
-    The candidate is chosen for the study's first target. Its reporting repeats are also unbiased for any other target,
+    The candidate is chosen for the study's first target. Its reporting repeats are unbiased for any other target too,
     but may belong to the wrong trial. They therefore confirm another target only if the choice would have been the
     same: the best trial for that target was rerun, and the choosing repeats favour the chosen trial for that target.
 
     Args:
       study: the plan.
       target: metric and its value.
-      searched: steps to target of the search trials that reached it, by id. At least one.
+      searched: steps to target of the search trials that reached it, by id. There must be at least one.
       repeats: steps to target of the repeats that did not end by accident, by id. +inf if the target was not reached.
     """
     own = reporting_ids(study.request, repeats)
@@ -199,6 +199,6 @@ def missing_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame
 
 
 def count_to_run(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> int:
-    """Returns the number of repeats left to run after the search, including those that wait for the choice."""
+    """Returns the number of repeats still to run after the search, including those that depend on the choice."""
     done = settled_ids(trials["trial"], trials["reason"])
     return study.request.planned - study.trials - len(done.intersection(requested_ids(study, trials, measurements)))

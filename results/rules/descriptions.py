@@ -1,4 +1,4 @@
-"""Study descriptions, which are printed next to the answers."""
+"""Descriptions of studies, which are printed next to the answers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,10 +26,10 @@ class StudyDescription(NamedTuple):
       metrics: measured metrics, with Arrow's names for their types.
       rows: number of measurements.
       complete, infeasible, incomplete: number of search trials with each ending.
-      seconds_per_epoch: seconds in the newest run that measured them. None without such a run, or if its devices were
-        emulated.
+      seconds_per_epoch: seconds per epoch in the newest run that measured them. None if there is no such run, or if its
+        devices were emulated.
       kind: a key of ``results.plans.kinds.KINDS``.
-      stop: condition that ends the trials (see ``results.plans.plan.Plan``).
+      stop: condition that ends trials (see ``results.plans.plan.Plan``).
     """
 
     study: str
@@ -50,7 +50,7 @@ class StudyDescription(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Returns whether all fields have valid types and values. A description may come from an untrusted file."""
+        """Returns whether all fields have valid types and values. Descriptions may come from untrusted files."""
         size = 0 if self.batch_size is None else self.batch_size
         counts = (size, self.rows, self.complete, self.infeasible, self.incomplete)
         texts = (self.study, self.kind, self.stop, self.source or "", self.dataset, self.model, self.optimizer)
@@ -66,7 +66,7 @@ class StudyDescription(NamedTuple):
         )
 
     def record(self) -> Json:
-        """Returns plain data. The default ``stop`` is omitted, as in files from older software."""
+        """Returns plain data. The default ``stop`` is omitted, as it was by older software."""
         content = self._asdict()
         return content if self.stop != "target" else {name: content[name] for name in content if name != "stop"}
 

@@ -1,6 +1,6 @@
 """The ledger of a study: planned = complete + infeasible + incomplete (by reason) + missing.
 
-The planned trials are the trials of the search, plus the repeats of its best trials.
+The planned trials are the trials of the search plus the repeats of the best trials.
 """
 
 import collections
@@ -14,7 +14,7 @@ from results.rules.confirmation import CONFIRM, SEARCH
 
 
 class TrialEnding(NamedTuple):
-    """The ending and the role of a trial. The role is one of ``results.rules.confirmation.ROLES``."""
+    """The ending and role of a trial. The role is one of ``results.rules.confirmation.ROLES``."""
 
     role: str
     status: str
@@ -25,7 +25,7 @@ Endings = dict[int, TrialEnding]  # by trial, in the order in which the trials w
 
 
 class Ledger(NamedTuple):
-    """Trial counts by ending. The first field is the sum of the others."""
+    """Numbers of trials by ending. The first field is the sum of the others."""
 
     planned: int = 0
     complete: int = 0
@@ -43,25 +43,25 @@ class Ledger(NamedTuple):
 
     @property
     def unfinished(self) -> bool:
-        """Whether requesting the study again would run any trials."""
+        """Whether any trials would run if the study were requested again."""
         return self.settled < self.planned
 
     @property
     def settled(self) -> int:
-        """The number of trials that need not run again."""
+        """The number of trials that do not need to run again."""
         return self.planned - self.missing - sum(getattr(self, reason) for reason in REASONS_TO_RERUN)
 
 
 def settled_ids(endings: Endings) -> frozenset[int]:
-    """Returns the ids of trials that need not run again, given the ending of each trial."""
+    """Returns the ids of trials that do not need to run again, given the ending of each trial."""
     return confirmation.settled_ids(endings, [how.reason for how in endings.values()])
 
 
 def tally(request: TrialRequest, endings: Endings) -> Ledger:
     """Returns the ledger of a study.
 
-    A larger search may find different best trials. Earlier repeats get the role ``extra`` only at the next commit, so
-    until then, only the newest k-th repeats count, up to the requested number.
+    A larger search may have different best trials. Earlier repeats get the role ``extra`` only at the next commit.
+    Until then, only the newest k-th repeats count, up to the requested number.
 
     Args:
       request: the requested trials and repeats.

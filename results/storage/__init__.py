@@ -1,1 +1,1 @@
-"""Stores: studies on disk, written part by part, made visible by commits, and read back unchanged."""
+"""Stores: studies on disk. They are written part by part, made visible by commits, and read back unchanged."""

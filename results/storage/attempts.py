@@ -1,4 +1,4 @@
-"""Attempts: a log in the study's folder for each attempt to run it. Logs of unfinished attempts are kept.
+"""Attempts: each attempt to run a study has a log in the study's folder. Logs of unfinished attempts are kept.
 
     attempt 3: slurm 17_4                                       launcher, and its job if any
     began on node2, process 812, at 2026-11-23T16:30:00+00:00   missing while the job waits
@@ -6,7 +6,7 @@
     attempt 3 ended at 2026-11-23T16:31:07+00:00 with 137: killed as memory ran out
 
 Results do not depend on these logs, and checks and copies of a store skip them. If the store is in a bucket, the log of
-a running attempt stays on its machine, and is copied to the bucket when the attempt fails.
+a running attempt stays on the machine that runs it. It is copied to the bucket if the attempt fails.
 """
 
 import contextlib
@@ -36,16 +36,16 @@ _COPIES: dict[Path, Folder] = {}  # folders in buckets that get a copy of a loca
 
 
 class Attempt(NamedTuple):
-    """An attempt, as read from its log.
+    """An attempt to run a study, as read from its log.
 
     Attributes:
       log: path of the log.
       number: number of the attempt, from 1.
       launcher: name of the launcher.
-      job: cluster job, or None without a cluster.
+      job: cluster job, or None if there is no cluster.
       host, process, began: host, process and time of the start, or None until the attempt begins.
-      code: exit code or negative signal number, or None if the attempt is running or its machine was lost.
-      cause: one-line cause of the end, or None without a code.
+      code: exit code or negative signal number. None if the attempt is still running or its machine was lost.
+      cause: one-line description of why it ended, or None if there is no code.
     """
 
     log: Folder
@@ -60,13 +60,13 @@ class Attempt(NamedTuple):
 
 
 def begin(folder: Folder, launcher: str, job: str | None = None, *, waits: bool = False) -> Path:
-    """Creates the log of the next attempt at a study and returns its path, which is on this machine.
+    """Creates the log of the next attempt at a study. Returns its path, which is on this machine.
 
     Args:
       folder: the study's folder.
       launcher: name of the launcher.
       job: cluster job.
-      waits: whether the job starts later and then calls ``begun``.
+      waits: whether the job starts later. It then calls ``begun``.
     """
     place = folder if durable.system(folder).is_local else Path(tempfile.mkdtemp(prefix="scaling-limits-attempt-"))
     while True:
@@ -88,7 +88,7 @@ def begin(folder: Folder, launcher: str, job: str | None = None, *, waits: bool 
 
 
 def begun(log: Path) -> None:
-    """Records in a log that its attempt begins now, in this process."""
+    """Records in a log that the attempt begins now, in this process."""
     _append(log, f"began on {socket.gethostname()}, process {os.getpid()}, at {_now()}")
 
 
@@ -97,7 +97,7 @@ def end(log: Path, code: int, cause: str) -> None:
 
     Args:
       log: path of the log.
-      code: exit code, or minus the signal that ended it.
+      code: exit code, or negative number of the signal that ended the attempt.
       cause: description of the cause.
     """
     with contextlib.suppress(OSError):  # results do not depend on it
@@ -116,7 +116,7 @@ def end(log: Path, code: int, cause: str) -> None:
 
 
 def printed(log: Path) -> str:
-    """Returns the process output in a log, at most 64 KiB, without the lines written by this module."""
+    """Returns the process output in a log (at most 64 KiB), without the lines written by this module."""
     with contextlib.suppress(OSError):
         text = _bytes(log, _SHOWN, at_end=False).decode(errors="replace")
         return "\n".join(line for line in text.splitlines() if not any(p.match(line) for p in (_FIRST, _BEGAN, _LAST)))
@@ -124,7 +124,7 @@ def printed(log: Path) -> str:
 
 
 def read(folder: Folder) -> list[Attempt]:
-    """Returns the attempts at a study that have logs, in order."""
+    """Returns the attempts at a study for which there are logs, in order."""
     with contextlib.suppress(OSError):
         numbers = sorted(listing(_names(folder)).attempts)
         return [found for number in numbers if (found := _attempt(folder / attempt_file(number), number))]
@@ -149,7 +149,7 @@ def _attempt(log: Folder, number: int) -> Attempt | None:
 
 
 def _names(folder: Folder) -> list[str]:
-    """Returns the names in a study's folder. A folder in a bucket may still be empty."""
+    """Returns the names in a study's folder. In a bucket, the folder may not exist yet."""
     try:
         return durable.system(folder).names(folder)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Claims: the right to write to a study, valid until the next claim. See ``results.storage.parts``."""
+"""Claims: the right to write to a study, which is valid until the next claim. See ``results.storage.parts``."""
 
 import contextlib
 import datetime
@@ -28,15 +28,16 @@ State = tuple[Listing, Commit | None, list[Part]]  # the listing, the newest com
 
 
 class TakenOver(Exception):
-    """Raised if another process claimed the study. Earlier writes by this process count, but later ones do not."""
+    """Raised if another process claimed the study. Earlier writes by this process count, and later ones do not."""
 
 
 class Claim:
     """The right to write to a study until the next claim. Create it with ``results.store.claim``.
 
     Attributes:
-      settled: ids of the trials that need not run again.
-      number: claim number, which is also its parts' token and its run's number, or None until the first write.
+      settled: ids of the trials that do not need to run again.
+      number: claim number, which is also the token of its parts and the number of its run. It is set by the first
+        write.
     """
 
     def __init__(self, store: Folder, name: str):
@@ -54,18 +55,18 @@ class Claim:
 
     @property
     def visible(self) -> bool:
-        """Whether a commit record includes everything that counts."""
+        """Whether a commit record includes all data that count."""
         return self._base is not None and not self._parts
 
     def tables(self) -> Tables:
-        """The stored tables of the study, visible or not. Empty if nothing is stored."""
+        """The stored tables of the study, whether or not they are visible. Empty if nothing is stored."""
         return _frames(self._stored())
 
     def write(self, tables: Mapping[str, pa.Table]) -> None:
-        """Stores finished trials and all their rows durably, as one part.
+        """Stores finished trials with all their rows durably, as one part.
 
         Args:
-          tables: studies (one row), trials and measurements, built by ``results.plans.schema.build``.
+          tables: studies (one row), trials and measurements, as built by ``results.plans.schema.build``.
 
         Raises:
           TakenOver: another process claimed the study.
@@ -75,10 +76,10 @@ class Claim:
         self._write(compaction.with_run(Piece(**tables), self.number), self.number)
 
     def commit(self, study: Plan) -> None:
-        """Merges the last commit with the later parts, and makes the result visible.
+        """Merges the last commit and the later parts, and makes the result visible.
 
         Args:
-          study: the requested study. The largest trial and repeat numbers over all its requests count.
+          study: the requested study. The largest numbers of trials and repeats over all its requests count.
 
         Raises:
           TakenOver: another process claimed the study.
@@ -104,10 +105,10 @@ class Claim:
         self._held[part] = piece
 
     def _adopt(self, number: int) -> None:
-        """Rewrites stored parts that claim ``number`` cut off, because they were written after it listed the folder.
+        """Rewrites stored parts that claim ``number`` cut off because they were written after it listed the folder.
 
-        Their writer saw no newer claim and reported them as stored. Only the newest such writer matters: when it took
-        over, it rewrote the parts of earlier writers in the same way.
+        Their writer did not see a newer claim and reported them as stored. Only the newest such writer matters: when it
+        took over, it rewrote the parts of earlier writers in the same way.
         """
         merged = self._base.parts if self._base else 0
         there = [part for part in list_study(self._folder).parts if part.seq >= merged and part.token < number]
@@ -123,7 +124,7 @@ class Claim:
             self._write(compaction.select_trials(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
-        """Reads everything that counts. Retries if a stalled process has committed parts in the meantime."""
+        """Reads all data that count. Retries if a stalled process has committed parts in the meantime."""
 
         def look() -> list[Piece]:
             try:
@@ -189,14 +190,14 @@ class Claim:
 
 
 def claim_bytes(number: int, parts: int, purpose: str) -> bytes:
-    """Returns the content of this process's claim file. ``parts`` is its cutoff."""
+    """Returns the content of this process's claim file. ``parts`` is the cutoff."""
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     who = {"host": socket.gethostname(), "pid": os.getpid(), "at": at, "token": uuid.uuid4().hex}
     return durable.seal({"claim": number, "parts": parts, "purpose": purpose, **who})
 
 
 def state(store: Folder, name: str) -> State:
-    """Returns the listing of a study's folder, its newest commit, and the later parts that count."""
+    """Returns the listing of a study's folder, the newest commit, and the later parts that count."""
 
     def look() -> State:
         listing = list_study(store / name)
@@ -225,13 +226,13 @@ def _cutoff(folder: Folder, number: int) -> int:
 
 
 def pieces(folder: Folder, base: Commit | None, parts: list[Part], in_memory: Mapping[Part, Piece]) -> list[Piece]:
-    """Returns the tables of a commit and of parts. ``in_memory`` holds parts that need not be read."""
+    """Returns the tables of a commit and of parts. ``in_memory`` contains parts that do not have to be read."""
     committed_piece = [Piece(*(read_table(base, table) for table in TABLES))] if base else []
     return committed_piece + [in_memory.get(part) or compaction.read_part(folder / part.file) for part in parts]
 
 
 def tables(folder: Folder, base: Commit | None, parts: list[Part]) -> Tables:
-    """Returns the merged tables of a commit and of parts. The last copy of each trial counts."""
+    """Returns the merged tables of a commit and of parts. If a trial occurs several times, the last copy counts."""
     return _frames(pieces(folder, base, parts, {}))
 
 
@@ -242,7 +243,7 @@ def _frames(stored: list[Piece]) -> Tables:
 
 
 def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> Endings:
-    """Returns the ending of every stored trial by id. The last copy of each trial counts."""
+    """Returns the ending of every stored trial, by id. If a trial occurs several times, the last copy counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
     return _join_endings(tables)
@@ -261,9 +262,9 @@ def _join_endings(tables: Iterable[pa.Table]) -> Endings:
 def remove_leftovers(folder: Folder) -> None:
     """Removes old files that are no longer needed: temporary files, and files replaced by a newer commit.
 
-    Only commits older than the newest are removed: tables with a larger number belong to a writer that is still active,
-    may have stalled, or has a different clock. A commit replaces the previous one only if all its files exist and it is
-    at least a day old, because an export may still be reading the previous one.
+    Only commits older than the newest one are removed. Tables with a larger number belong to a writer that is still
+    active, may have stalled, or has a different clock. They are removed only if all files of the newest commit exist
+    and this commit is at least a day old, because an export may still be reading the previous one.
     """
     listing = list_study(folder)
     _remove_old(folder, [name for name in listing.others if name.startswith(durable.TEMPORARY)])
@@ -284,7 +285,7 @@ def _remove_old(folder: Folder, names: list[str]) -> None:
 
 
 def _remove_merged(newest: Commit) -> None:
-    """Removes the parts that a commit includes. Readers that miss a part retry and then see the commit."""
+    """Removes the parts that a commit includes. Readers that find a part missing retry, and then see the commit."""
     folder = newest.files["studies"].path.parent
     for part in list_study(folder).parts:
         if part.seq < newest.parts:

@@ -1,4 +1,4 @@
-"""Commit records, which make a study visible, and functions to read the files they list."""
+"""Commit records, which make studies visible, and functions that read the files listed in them."""
 
 import contextlib
 import re
@@ -49,15 +49,15 @@ class Tables(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file listed by a commit record, or a study's slice of a file in a release.
+    """A file that is listed in a commit record, or a study's slice of a file in a release.
 
     Attributes:
       path, sha256: path and hash of the whole file.
       bytes: size of the file, or approximate size of a slice.
-      rows: number of rows that belong to the study.
-      shared: the shared file of a slice, or None if the file belongs to one study.
-      start: first row of a slice, or first byte for envelopes.
-      columns: Arrow type names of a table slice's columns that only some studies have, by column.
+      rows: number of rows of the study.
+      shared: the shared file that contains a slice, or None if the file belongs to one study.
+      start: first row of a slice. For envelopes, the first byte.
+      columns: for a slice of a table, Arrow type names of the columns that only some studies have, by column.
     """
 
     path: Folder
@@ -74,9 +74,9 @@ class Commit(NamedTuple):
 
     Attributes:
       name: name of the study.
-      number: number of the claim that sealed it.
-      parts: number of parts it includes.
-      plan: identity of the study, as plain data.
+      number: number of the claim that sealed the study.
+      parts: number of parts included in the commit.
+      plan: the study's identity, as plain data.
       trials: number of planned trials.
       repeats: requested repeats of the best trials.
       files: files by table: studies, trials, measurements and envelope.
@@ -138,7 +138,7 @@ def newest_commit(store: Folder, name: str) -> Commit | None:
 
 
 def fetch_commits(store: Folder, names: Iterable[str], *others: str) -> None:
-    """Prefetches the newest commit records of studies in a bucket, and the files ``others`` of those commits."""
+    """Prefetches the newest commit records of studies in a bucket, and the files ``others`` of these commits."""
     if durable.system(store).is_local:
         return
     paths = []
@@ -174,11 +174,11 @@ def commits_of(manifest: Fields, folder: Folder) -> list[Commit]:
 def commit_of(
     record: Fields, folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
 ) -> Commit:
-    """Parses a commit record. Raises Damaged, naming ``path``, if it is invalid.
+    """Parses a commit record. If it is invalid, raises Damaged with ``path`` in the message.
 
     Args:
-      record: untrusted plain data in the form of ``record_of``.
-      folder: folder that file paths are relative to.
+      record: untrusted plain data, in the format of ``record_of``.
+      folder: folder to which file paths are relative.
       path: source of the record, for error messages.
       shared_files: shared files of a release by name, or None for a store.
     """
@@ -233,7 +233,7 @@ def _slice(table: str, entry: Fields, shared_files: Mapping[str, SharedFile], re
 
 
 def slice_of(whole: SharedFile, start: int, rows: int, columns: StringMap) -> File:
-    """Returns some rows of a shared table, with their share of the bytes."""
+    """Returns a slice of a shared table: some of its rows, with their share of the bytes."""
     return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
 
 
@@ -251,7 +251,7 @@ def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedF
 
 
 def record_of(commit: Commit, number: int, paths: StringMap) -> Json:
-    """Returns a commit as plain data. This is the inverse of ``commit_of``.
+    """Returns a commit as plain data. The inverse of ``commit_of``.
 
     Args:
       commit: a visible study.
@@ -331,7 +331,7 @@ def read_table(commit: Commit, table: str) -> pa.Table:
 
 
 def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
-    """Reads some columns of one table of a visible study, and no others.
+    """Reads only some columns of one table of a visible study.
 
     Args:
       commit: the study.
@@ -390,7 +390,7 @@ def to_frame(table: pa.Table) -> "pd.DataFrame":
 
 
 def retry(look: Callable[[], T]) -> T:
-    """Returns the result of ``look``, and retries if the folder changes. Raises Damaged if a file stays missing."""
+    """Returns the result of ``look``. Retries if the folder changes. Raises Damaged if a file is still missing."""
     for _ in range(3):
         with contextlib.suppress(FileNotFoundError, LookupError):
             return look()

@@ -1,4 +1,4 @@
-"""Compaction: merges a study's last commit and its parts into one Arrow table and one Parquet file each."""
+"""Compaction: merges a study's last commit and its parts into one Arrow table and one Parquet file per table."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ _DIGEST_BYTES = 32
 
 
 class Piece(NamedTuple):
-    """The tables of a part or of a commit."""
+    """The tables of one part or one commit."""
 
     studies: pa.Table
     trials: pa.Table
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 def part_bytes(piece: Piece) -> bytes:
-    """Returns a part as file content: three Arrow streams, then their sha256."""
+    """Returns the content of a part's file: three Arrow streams, followed by their sha256."""
     sink = pa.BufferOutputStream()
     for table in piece:
         with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -61,15 +61,15 @@ def read_part(path: Folder) -> Piece:
 
 
 def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
-    """Merges pieces into one. The last copy of a trial counts, with its own measurements only.
+    """Merges pieces into one. If a trial occurs several times, only the last copy counts, with its own measurements.
 
     Args:
       pieces: pieces to merge, oldest first.
-      study: study with the current request, which determines whether repeats are requested or extra. If the study
-        prunes, the curves of pruned trials are cut.
+      study: study with the current request, which determines whether repeats are requested or extra. If the study uses
+        pruning, the curves of pruned trials are cut.
 
     Returns:
-      Studies with the last row of each run, sorted trials, and measurements sorted by (trial, step).
+      The studies table with the last row of each run, sorted trials, and measurements sorted by (trial, step).
     """
     studies = _join([piece.studies for piece in pieces])
     trials = _join([piece.trials for piece in pieces])
@@ -94,9 +94,10 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
-    """Returns a table as Parquet bytes: strings and ids as dictionaries, ids with Snappy, the rest with zstd.
+    """Returns a table as Parquet bytes. Strings and ids are dictionaries. Ids use Snappy, other columns use zstd.
 
-    Every query reads the sorted ids. Zstd cannot compress them further, and Snappy decodes in two thirds of the time.
+    Every query reads the sorted ids. Zstd would not compress them any better, and Snappy decodes in two thirds of the
+    time.
     """
     table = table.cast(
         pa.schema([f.with_nullable(f.name not in schema.NEVER_NULL) for f in table.schema], table.schema.metadata)
@@ -126,12 +127,12 @@ def with_run(piece: Piece, number: int) -> Piece:
 
 
 def rename_study(piece: Piece, study: str) -> Piece:
-    """Returns the piece with another study name."""
+    """Returns the piece with a different study name."""
     return Piece(*(_with_column(table, "study", study) for table in piece))
 
 
 def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
-    """Returns the rows of the given trials, and all rows of studies."""
+    """Returns the rows of the given trials, and all rows of the studies table."""
     ids = np.fromiter(trials, np.int64, len(trials))
 
     def rows(table: pa.Table) -> pa.Table:
@@ -141,7 +142,7 @@ def select_trials(piece: Piece, trials: Collection[int]) -> Piece:
 
 
 def _with_column(table: pa.Table, column: str, value: object) -> pa.Table:
-    """Returns a table with a column set to the values of an array, or to one value in each row."""
+    """Returns a table with a column set to the values of an array, or to a single value in all rows."""
     index = table.schema.get_field_index(column)
     field = table.schema.field(index)
     if isinstance(value, np.ndarray):
@@ -155,7 +156,7 @@ def _join(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _last_rows(ids: np.ndarray) -> np.ndarray:
-    """Returns the row of each id's last occurrence, ordered by id."""
+    """Returns the row index of the last occurrence of each id, sorted by id."""
     _, from_the_end = np.unique(ids[::-1], return_index=True)
     return len(ids) - 1 - from_the_end
 
@@ -166,7 +167,7 @@ def _own_measurements(piece: Piece, piece_that_counts: Mapping[int, int], number
 
 
 def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
-    """Returns row indices ordered by (trial, step), or None if the rows are already sorted."""
+    """Returns row indices sorted by (trial, step), or None if the rows are already sorted."""
     further, same = np.diff(trial), np.diff(step)
     if np.all((further > 0) | ((further == 0) & (same >= 0))):
         return None

@@ -1,16 +1,17 @@
-"""The envelope of a study: the few measurements that determine, for any target, when the study first reached it.
+"""The envelope of a study: the few measurements that determine when the study first reached any given target.
 
-It is written with every commit. It holds unchanged rows of the merged tables, from search trials but not from repeats
-of the best trials. A row is omitted if another row dominates it under every rule: a row at the same or an earlier step,
-with the same or a lower value, from the same trial or a trial with a smaller id. Rows are compared by their own step,
-which determines steps_high, and by the step of the previous evaluation with the same metric, which determines
-steps_low: the minimum of steps_low over all rows at the target belongs to the first such row of some trial. A row whose
-metrics were last measured at different steps is repeated for each of these steps, with NaN for the other metrics. The
-released rule counts the first k COMPLETE trials, and k is chosen later. Among these trials, a row is therefore omitted
-only because of a smaller id.
+It is written with every commit. It contains unchanged rows of the merged tables, from search trials but not from
+repeats of the best trials. A row is omitted if another row dominates it under every rule. The dominating row must have
+the same or an earlier step, the same or a lower value, and be from the same trial or a trial with a smaller id. Rows
+are compared by two steps. Their own step determines steps_high. The step of the previous evaluation with the same
+metric determines steps_low: the minimum of steps_low over all rows at the target belongs to the first such row of some
+trial. A row whose metrics were previously measured at different steps is repeated for each of these steps, with NaN for
+the other metrics. The released rule counts the first k COMPLETE trials, and k is chosen later. Among these trials, a
+row can therefore be omitted only because of a smaller id.
 
-An envelope is valid for the files whose sha256 it holds and for the rules it names. Readers ignore other envelopes. It
-is an Arrow stream of two batches: the rows for the rule `minimum`, which therefore reads little, and the other rows.
+An envelope is valid only for the files whose sha256 it contains and for the rules that it lists. Readers ignore other
+envelopes. An envelope is an Arrow stream of two batches. The first has the rows for the rule `minimum`, so that little
+needs to be read for this rule. The second has the other rows.
 """
 
 import itertools
@@ -50,18 +51,18 @@ MOST_EDGES = 256  # steps at which rows are compared; longer studies keep some r
 
 
 class Envelope(NamedTuple):
-    """An envelope as read for a rule: ``rows`` has ``COLUMNS``, then the metrics of ``description``."""
+    """An envelope as read for a rule. ``rows`` has the columns ``COLUMNS``, then the metrics of ``description``."""
 
     description: StudyDescription
     rows: Sequence[pa.RecordBatch]
 
 
 def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
-    """Returns a study's envelope as file content, and its number of rows.
+    """Returns the content of a study's envelope file, and its number of rows.
 
     Args:
       study: the plan.
-      whole: the study's merged tables, with at least the columns in ``NEEDED``.
+      whole: the study's merged tables, with at least the columns ``NEEDED``.
       hashes: sha256 of the table files, by table.
     """
     rows, whole = len(whole.measurements), _without_repeats(whole)
@@ -87,14 +88,14 @@ def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
 
 
 def rebind(data: bytes, hashes: StringMap) -> bytes:
-    """Returns an envelope from ``build`` with the ``hashes`` of other files that hold the same rows."""
+    """Returns an envelope from ``build`` with the ``hashes`` of other files that contain the same rows."""
     stream = pa.ipc.RecordBatchStreamReader(data)
     head = json.loads(stream.schema.metadata[KEY]) | {"sha256": {table: hashes[table] for table in HASHED}}
     return _content(stream.schema, head, stream)
 
 
 def _content(columns: pa.Schema, head: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
-    """Returns an envelope as file content, with its head in the metadata of the schema."""
+    """Returns the content of an envelope file, with the head in the metadata of the schema."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, columns.with_metadata({KEY: json.dumps(head)})) as stream:
         for batch in batches:
@@ -103,7 +104,7 @@ def _content(columns: pa.Schema, head: Any, batches: Iterable[pa.RecordBatch]) -
 
 
 def read(source: pa.Buffer) -> pa.Table:
-    """Returns all rows of an envelope without copying. Raises any exception if it is invalid."""
+    """Returns all rows of an envelope without copying. If it is invalid, may raise any exception."""
     bounds.check_stream(pa.BufferReader(source))
     table = pa.ipc.open_stream(source).read_all()
     table.validate(full=True)
@@ -111,7 +112,7 @@ def read(source: pa.Buffer) -> pa.Table:
 
 
 def head_of(columns: pa.Schema) -> Any:
-    """Returns the head of an envelope as plain data. Raises any exception if it is invalid."""
+    """Returns the head of an envelope as plain data. If it is invalid, may raise any exception."""
     text = columns.metadata[KEY]
     if len(text) > durable.RECORD_BYTES:
         raise ValueError("the head is too long")
@@ -119,12 +120,12 @@ def head_of(columns: pa.Schema) -> Any:
 
 
 def parse(data: bytes, record: bytes, rule: Rule) -> Envelope | None:
-    """Returns an envelope's rows for ``rule``, or None if they are invalid or not for the files in ``record``.
+    """Returns an envelope's rows for ``rule``, or None if it is invalid or does not belong to the files in ``record``.
 
     Args:
-      data: the file, or a long enough prefix of it.
+      data: the file's content, or a long enough prefix of it.
       record: text that contains the sha256 of the study's files, such as its commit record.
-      rule: the rule to read rows for.
+      rule: the rule for which to read rows.
     """
     try:
         bounds.check_stream(pa.BufferReader(data), 0)
@@ -148,7 +149,7 @@ def is_readable(head: Fields) -> bool:
 
 
 def has_empty_interval(table: pa.Table) -> bool:
-    """Returns whether any row's interval ends at or before its start. [0, 0] is valid: met at the start.
+    """Returns whether the interval of any row is empty. [0, 0] is valid: the target was met at the start.
 
     Args:
       table: rows of an envelope.
@@ -174,12 +175,12 @@ def is_same(data: bytes, table: pa.Table) -> bool:
 
 
 def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[str, Answer]:
-    """Returns the answer of each study that has one, by name. The result equals that of a scan.
+    """Returns the answer of each study that has one, by name. A scan would give the same result.
 
     Args:
       envelopes: envelopes of studies, read for ``rule``.
       target: metric and value, compared in the type of each study's column.
-      rule: rule that selects the trials that count and defines reaching the target.
+      rule: rule that determines which trials count and when they reach the target.
     """
     measured = [each for each in envelopes if target.metric in each.description.metrics]
     by_study: dict[str, Answer] = {}
@@ -202,7 +203,7 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
     Args:
       envelopes: envelopes of studies, read for ``rule``.
       metric: name of the metric. Studies without it are omitted.
-      rule: rule that selects the trials that count.
+      rule: rule that determines which trials count.
     """
     by_study = {}
     for each in envelopes:
@@ -233,7 +234,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
 
 
 def _counts(table: pa.Table, rule: Rule) -> np.ndarray:
-    """Returns whether the trial of each row counts by a rule."""
+    """Returns whether the trial of each row counts under a rule."""
     rank = table["rank"].to_numpy()
     if rule.first is None:
         return np.ones(len(rank), bool)
@@ -241,7 +242,7 @@ def _counts(table: pa.Table, rule: Rule) -> np.ndarray:
 
 
 def _row_before(starts: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
-    """Returns, for each row, the previous row in the same trial that has a metric, or -1."""
+    """Returns, for each row, the previous row of the same trial that has a value of the metric, or -1."""
     row = np.arange(len(starts))
     measured = column.is_valid().to_numpy()
     last = np.maximum.accumulate(np.where(measured, row, -1))
@@ -255,7 +256,7 @@ def _batch(
     values: Mapping[str, np.ndarray],
     before: Mapping[str, np.ndarray],
 ) -> pa.RecordBatch:
-    """Returns the rows of a study, each repeated for every previous evaluation that its metrics refer to."""
+    """Returns the rows of a study. Each row is repeated for every previous evaluation to which its metrics refer."""
     trial, rank, step = columns
     starting = {name: _taken(step, before[name][rows]) for name in values}
     has_value = [~np.isnan(values[name][rows]) for name in values]
@@ -275,12 +276,12 @@ def _taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _decisive(
     starts: np.ndarray, step: np.ndarray, rank: np.ndarray, metrics: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows that can determine an answer: those for the minimum rule, and additional ones for other rules.
+    """Returns the rows that can determine an answer: rows for the minimum rule, and additional rows for other rules.
 
     Args:
       starts: whether each row is the first of its trial.
       step, rank: step and rank of each row.
-      metrics: for each metric, its values, and for each row the previous row with the metric, or -1.
+      metrics: for each metric, the values, and the previous row with this metric for each row, or -1.
     """
     # Steps become ranks among the distinct steps. Each row also has the rank of the previous evaluation.
     place = _places(step)
@@ -298,7 +299,7 @@ def _decisive(
 
 
 def _places(step: np.ndarray) -> np.ndarray:
-    """Returns the rank of each row's step among the distinct steps, from 1, in few bits for fast sorting."""
+    """Returns the rank of each row's step among the distinct steps, counting from 1. Uses few bits, to sort fast."""
     if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a lookup table is faster than sorting
         there = np.zeros(int(step.max()) + 1, bool)
         there[step] = True
@@ -329,7 +330,7 @@ def _starts(trial: np.ndarray) -> np.ndarray:
 
 
 def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Returns the rows with a value below all previous values in their trial."""
+    """Returns the rows whose value is below all previous values in their trial."""
     finite = np.where(np.isnan(value), np.inf, value)
     lowest = np.full(len(value) + 1, np.inf, value.dtype)
     for start, end in itertools.pairwise(bounds):
@@ -338,7 +339,7 @@ def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
 
 
 def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Returns the rows with a value below all previous ones, in order of (key, row)."""
+    """Returns the rows whose value is below all previous values, in order of (key, row)."""
     order = np.argsort(key, kind="stable")
     in_order = value[order]
     lowest = np.minimum.accumulate(in_order)
@@ -346,7 +347,7 @@ def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Returns whether each row is below all rows of smaller ranks with the same or a smaller key, as bool[rows]."""
+    """Returns, as bool[rows], whether each row's value is below those of all rows of smaller rank and no larger key."""
     # A table of the lowest value so far, by rank and by key. Keys are coarse: there is one column per `edge` keys, and
     # a row counts from the next column on. A few redundant rows may therefore be kept, but no necessary row is lost.
     edge = int(key.max(initial=0)) // MOST_EDGES + 1

@@ -1,4 +1,4 @@
-"""Folders on command lines: their entries, the stores below them, and suggestions for mistyped paths."""
+"""Folders given on command lines: their entries, the stores below them, and suggestions for mistyped paths."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 def advice(folder: Folder, otherwise: str) -> str:
-    """Returns the remedy for a missing folder: a similar path, the release in the repository, or ``otherwise``."""
+    """Returns advice for a missing folder: a similar path, the release in the repository, or ``otherwise``."""
     meant = similar_path(folder, is_store) if durable.system(folder).is_local else None
     is_shipped = folder.parent.name == "results" and folder.name in SHIPPED
     instead = "The repository ships it. Name the one in a checkout." if is_shipped else otherwise
@@ -23,7 +23,7 @@ def advice(folder: Folder, otherwise: str) -> str:
 
 
 def check_not_above(folder: Folder) -> None:
-    """Raises BadInput for a folder that is not a store but has stores below it, and names those stores."""
+    """Raises BadInput for a folder that is not a store but has stores below it. The message lists these stores."""
     below = list(_below(folder, DEPTH)) if durable.system(folder).is_local and not is_store(folder) else []
     if below:
         names = ", ".join(map(str, below[:_SHOWN]))
@@ -33,7 +33,7 @@ def check_not_above(folder: Folder) -> None:
 
 
 def check_layout(folder: Folder) -> None:
-    """Raises TooOld for a store of schema 1, in which each run was a folder and files had no hashes."""
+    """Raises TooOld for a store with schema 1, in which each run had a folder and files did not have hashes."""
     if next(iter(folder.glob("*/[0-9]*/studies.parquet")), None):
         raise TooOld(folder, "is a store of schema 1, without hashes")
 

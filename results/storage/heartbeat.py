@@ -1,8 +1,8 @@
 """Heartbeat: the live progress of a running study, in a temporary file in its folder.
 
-It is for observers such as ``sweeps.status``. Results do not depend on it. The process that runs the sweep replaces the
-file every few seconds, or every 30 seconds in a bucket, and removes it when the study ends. The file is named like a
-temporary file, so other readers skip it, and the heartbeat of a killed process is removed like other leftovers.
+It is read by observers such as ``sweeps.status``. Results do not depend on it. The process that runs the sweep replaces
+the file every few seconds (every 30 seconds in a bucket), and removes it when the study ends. The file is named like a
+temporary file. Other readers therefore skip it, and the heartbeat of a killed process is removed like other leftovers.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ class Heartbeat(NamedTuple):
 
     Attributes:
       doing: phase of the process: starting, compiling or training.
-      trials: maximum number of trials in this run.
+      trials: maximum number of trials to run.
       ended: number of these trials that have ended.
       unit: unit of steps, such as step or epoch.
       steps: steps in this run, summed over trials.
       steps_per_second: speed while training.
       sweep_ends: expected end of the whole sweep in seconds since 1970, or None if unknown.
-      silent: seconds since the last sign of life from the process that runs the study, as observed by another process.
+      silent: seconds since the process that runs the study last showed activity, as observed by another process.
     """
 
     doing: str
@@ -47,7 +47,7 @@ class Heartbeat(NamedTuple):
     silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
-        """Returns the number of trials that need not run again, including trials that are not stored yet.
+        """Returns the number of trials that do not need to run again, including trials that are not stored yet.
 
         Args:
           stored: ledger of the stored trials, which may include trials of this run.
@@ -74,8 +74,8 @@ class Seen(NamedTuple):
     Attributes:
       beat: the heartbeat.
       host: host of the process that wrote it.
-      alive: whether that process is alive. None for another host, because only the next heartbeat can show it.
-      written: time of writing in seconds since 1970, by the file system's clock.
+      alive: whether this process is alive. None for another host, because only the next heartbeat can show this.
+      written: time of writing, in seconds since 1970, by the clock of the file system.
     """
 
     beat: Heartbeat
@@ -107,17 +107,17 @@ def read(folder: Folder) -> Heartbeat | None:
 
 
 class Watch:
-    """Observes heartbeats over time, and finds the ones from live processes.
+    """Observes heartbeats over time, and determines which are from live processes.
 
-    A process on another host is alive if its heartbeat is recent by the local clock, or if another heartbeat arrives,
-    because the hosts' clocks can differ.
+    A process on another host counts as alive if its heartbeat is recent by the local clock. Because the clocks of hosts
+    can differ, it also counts as alive if another heartbeat arrives.
     """
 
     def __init__(self) -> None:
         self._last: dict[Folder, tuple[float, float]] = {}  # time written by its clock, and time observed by ours
 
     def look(self, folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
-        """Returns the heartbeats of running studies by folder. Waits a few seconds if a second look is needed."""
+        """Returns the heartbeats of running studies, by folder. Waits a few seconds if it has to look again."""
         folders = list(folders)
         known = {folder: self.one(folder) for folder in folders}
         doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]

@@ -1,6 +1,6 @@
-"""Migrations: upgrades tables of an older schema to the current one when they are read.
+"""Migrations: upgrades tables with an older schema to the current schema when they are read.
 
-No older schema can be read: schemas 1 to 3 are rejected with a one-line error. Files on disk never change.
+Currently, older schemas cannot be read: schemas 1 to 3 are rejected with a one-line error. Files on disk never change.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
 
     Args:
       name: studies, trials or measurements.
-      table: table as read.
-      path: path of the table's file, for errors.
+      table: the table as read from disk.
+      path: path of the table's file, for error messages.
 
     Raises:
       Damaged: the file was not written by this software.

@@ -1,4 +1,4 @@
-"""Names of the files in a study's folder, and the rule for which parts count. A stalled writer does no harm.
+"""Names of the files in a study's folder, and the rule for which parts count. Stalled writers cannot do any harm.
 
     claim-<number>.json          created exclusively; its number is a fencing token, `parts` its cut-off
     part-<seq>-<token>.arrows    part number seq of the study, written under claim `token`
@@ -7,11 +7,11 @@
     confirm-<number>.json        requested repeats of the best trial; with -<top>, of the best candidates
     commit-<number>.json         the commit record, with the number of the claim that sealed the study
 
-A claim records the number of parts that counted when it was made. A part counts unless a later claim cut it off by
-recording a number at or below the part's number. A late write by a stalled process is harmless: a later claim either
-saw it or cut it off, and all readers of the folder agree on which. After claiming, a process lists the folder again and
-rewrites the finished trials that it cut off, because their writer may have reported them as stored. Sealing a study for
-a commit is also a claim: it fixes the set of parts.
+A claim records the number of parts that counted when it was made. A part counts unless a later claim cuts it off, by
+recording a number at or below the part's number. A late write by a stalled process is harmless: any later claim either
+includes it or excludes it, and all readers agree. After claiming a study, a process lists the folder again. It rewrites
+finished trials that its claim cut off, because their writer may have reported them as stored. Sealing a study for a
+commit is also a claim, which fixes the set of parts.
 """
 
 import re
@@ -26,7 +26,7 @@ MOST = 999_999  # maximum number of claims and of parts of a study, in six digit
 
 
 class Part(NamedTuple):
-    """The name of a part: its position in the study, and the claim it was written under."""
+    """The name of a part: its position in the study, and the claim under which it was written."""
 
     seq: int
     token: int
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The names in a study's folder, by kind, each sorted.
+    """The names in a study's folder, sorted and grouped by kind.
 
     Attributes:
       plans: requested numbers of trials.
@@ -94,7 +94,7 @@ def table_file(table: str, number: int) -> str:
 def checkpoint_file(trial: int, index: int = 0, count: int = 1, step: int | None = None) -> str:
     """Returns the name of a trial's checkpoint from process ``index`` of ``count``.
 
-    Names with a step belong to a checkpoint that is complete if there is a file from each process.
+    If names contain a step, the checkpoint is complete once there is a file from each process.
     """
     if step is not None:
         return f"checkpoint-{trial:09d}-{step}-{index}-of-{count}"
@@ -102,7 +102,7 @@ def checkpoint_file(trial: int, index: int = 0, count: int = 1, step: int | None
 
 
 def complete_checkpoints(trial: int, names: Iterable[str]) -> list[tuple[int, int]]:
-    """Returns the (step, count) of each complete checkpoint of a trial that consists of parts, newest first."""
+    """Returns (step, count) for each complete multi-part checkpoint of a trial, newest first."""
     found: dict[tuple[int, int], set[int]] = {}
     for match in filter(None, map(_PATTERNS["checkpoint"].fullmatch, names)):
         if match[2] and int(match[1]) == trial:
@@ -115,7 +115,7 @@ def attempt_file(number: int) -> str:
 
 
 def _digits(number: int) -> str:
-    """Formats a number with six digits. Raises BadInput for more digits, because ``listing`` would miss the name."""
+    """Formats a number with six digits. Raises BadInput for more digits, because ``listing`` would ignore the name."""
     if number > MOST:
         raise BadInput(f"a study holds at most {MOST:,} claims and parts. Merge it into another store.")
     return f"{number:06d}"
@@ -140,7 +140,7 @@ _MADE_OF: dict[str, Callable[..., Any]] = {
 
 
 def listing(names: Iterable[str]) -> Listing:
-    """Sorts the names in a study's folder by kind."""
+    """Lists the names in a study's folder by kind."""
     by_kind: dict[str, list] = {kind: [] for kind in Listing._fields}
     for name in sorted(names):
         word = name.partition("-")[0]

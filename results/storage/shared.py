@@ -1,8 +1,8 @@
-"""Shared files: one table for all studies in a release, in one or a few Parquet files. Each study has a slice of rows.
+"""Shared files: one table for all studies in a release, in one or more Parquet files. Each study has a slice of rows.
 
-Rows are sorted by study and have the columns of all studies, in the widest type, with null if a study lacks the column.
-Rows of studies also have ``plan_columns.COLUMNS``. Rows of trials and measurements have the columns of their workload.
-``narrow`` restores a study's original table.
+Rows are sorted by study. They have the columns of all studies, in the widest type, with null if a study lacks a column.
+The studies table also has ``plan_columns.COLUMNS``. The trials and measurements tables also have the columns of the
+workload. ``narrow`` restores a study's original table.
 """
 
 import itertools
@@ -30,7 +30,7 @@ _CHECK = "Check everything with `python -m results verify`."
 
 
 class SharedFile:
-    """A file shared by several studies, opened on first use.
+    """A file shared by several studies. It is opened on first use.
 
     Attributes:
       path, sha256, bytes: path, hash and size of the file.
@@ -50,14 +50,14 @@ class SharedFile:
 
     @property
     def intact(self) -> bool:
-        """Whether the file matches its hash. Computed once."""
+        """Whether the file matches its hash. This is computed only once."""
         with self._lock:
             if self._intact is None:
                 self._intact = self.path.stat().st_size == self.bytes and durable.sha256(self.path) == self.sha256
             return self._intact
 
     def content(self, start: int, size: int) -> bytes:
-        """Returns ``size`` bytes starting at ``start``. The file is read once."""
+        """Returns ``size`` bytes starting at ``start``. The file is read only once."""
         with self._lock:
             if self._data is None:
                 self._data = durable.read(self.path, self.bytes)
@@ -65,14 +65,14 @@ class SharedFile:
 
     @property
     def hidden(self) -> str:
-        """The first column whose statistics falsely claim only nulls, or an empty string."""
+        """The first column whose statistics wrongly report only nulls, or an empty string."""
         with self._lock:
             if self._hidden is None:
                 self._hidden = self._first_hidden()
             return self._hidden
 
     def table(self, start: int, rows: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Returns some of the rows. Only their row groups are decoded.
+        """Returns some of the rows. Only the row groups that contain them are decoded.
 
         Args:
           start: first row.
@@ -145,7 +145,7 @@ class SharedFile:
         return ""
 
     def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups. Columns whose statistics report no values are not decoded."""
+        """Returns row groups. Columns that have no values, according to the statistics, are not decoded."""
         columns = self._metadata.schema.to_arrow_schema()
         if self._columns is not None:
             columns = pa.schema([field for field in columns if field.name in self._columns], columns.metadata)
@@ -170,7 +170,7 @@ def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Returns the columns of a shared table, given those of its studies. Float and double combine to double."""
+    """Returns the columns of a shared table, given those of its studies. Float and double are combined to double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
     own = len(schema.COLUMNS[table])
     derived = plan_columns.COLUMNS if table == "studies" else WORKLOAD
@@ -188,7 +188,7 @@ def widen(table: str, content: pa.Table, study: Plan, columns: pa.Schema) -> pa.
 
     Args:
       table: studies, trials or measurements.
-      content: rows of the study.
+      content: the rows of the study.
       study: the plan.
       columns: columns of the shared table, from ``union``.
     """
@@ -225,7 +225,7 @@ def narrow(table: str, rows: pa.Table, further: StringMap, names: Sequence[str] 
 
 
 def differing(table: str, rows: pa.Table, further: StringMap, study: Plan) -> list[str]:
-    """Returns the columns in a shared table that contradict the study's own table or plan.
+    """Returns the columns in a shared table that are inconsistent with the study's own table or plan.
 
     Args:
       table: studies, trials or measurements.
@@ -251,7 +251,7 @@ def differing(table: str, rows: pa.Table, further: StringMap, study: Plan) -> li
 
 
 def _keeps(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Returns whether all values in a column fit a narrower type, such as float32 values in a column of doubles."""
+    """Returns whether all values in a column fit a narrower type, for example float32 values in a column of doubles."""
     if column.type == kind:
         return True
     back = _narrow(column, kind).cast(column.type)

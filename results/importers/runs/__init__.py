@@ -1,1 +1,1 @@
-"""Importer for your own runs: logs of any trainer become recorded studies."""
+"""Importer for your own runs: converts the logs of any trainer to recorded studies."""

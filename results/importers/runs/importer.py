@@ -1,4 +1,4 @@
-"""Importer for your own runs: reads logs according to a map, and stores them as studies of kind recorded."""
+"""Importer for your own runs: reads logs as specified by a map, and stores them as studies of kind recorded."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ HEADER = ("run", "study", "trial", "batch_size", "seed", "steps", "rows", "statu
 
 
 class Assigned(NamedTuple):
-    """A study with its runs by trial number, and the trials whose stored run was shorter."""
+    """A study with its runs by trial number, and the trials for which the stored run was shorter."""
 
     study: Recorded
     numbered: Mapping[int, Run]
@@ -40,10 +40,10 @@ def run(
 
     Args:
       path: a folder of logs, or one file.
-      store: the destination store, optional for a dry run.
-      run_map: map from runs to studies.
-      raw: whether to keep every logged row instead of averaging dense metrics.
-      dry_run: whether to only print the result.
+      store: the destination store. It is optional for a dry run.
+      run_map: the map from runs to studies.
+      raw: whether to keep all logged rows, instead of averaging dense metrics.
+      dry_run: whether to print the result without storing it.
       replace: whether to replace stored values that have changed in the logs.
       report: called with lines for the user.
 
@@ -105,7 +105,7 @@ def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) 
 
 
 def _runs(found: Sequence[Place], run_map: RunMap) -> list[list[Place]]:
-    """Returns the files of each run, or files with several runs each."""
+    """Returns the files of each run, or single files that contain several runs."""
     groups: dict[Any, list[Place]] = {}
     for place in found:
         if isinstance(run_map.run, Reference) and run_map.run.origin == "path":
@@ -120,7 +120,7 @@ def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Ass
     """Numbers the runs of a study. A stored run, identified by its seed and metaparameters, keeps its number.
 
     Raises:
-      BadInput: the store has the same runs, imported with another map.
+      BadInput: the store already has the same runs, imported with another map.
     """
     numbers: dict[Any, list[int]] = {}
     stored_steps: dict[int, int] = {}
@@ -201,7 +201,7 @@ def _metrics_in_words(run_map: RunMap) -> list[str]:
 
 
 def _summary(assigned: Sequence[Assigned], run_map: RunMap) -> list[str]:
-    """Returns remarks about all runs: averaged metrics, endings and times."""
+    """Returns notes about all runs: averaged metrics, endings and times."""
     every = [run for each in assigned for run in each.numbered.values()]
     count = Counter(note for run in every for note in run.notes if "averaged" in note)
     lines = [f"{note} in {number_of(times, 'run')}" for note, times in count.items()]

@@ -1,4 +1,4 @@
-"""Logs: the content of a run's files in any format. All input is untrusted."""
+"""Logs: the content of a run's files, in any format. All input is untrusted."""
 
 import io
 import json
@@ -35,7 +35,7 @@ class Log(NamedTuple):
     """The log of one run.
 
     Attributes:
-      name: name of the run, for display.
+      name: name of the run for display.
       place: first file of the run.
       series: logged numbers by tag or column, in the order of the log.
       columns: columns that are constant within the run, by name.
@@ -50,7 +50,7 @@ class Log(NamedTuple):
 
 
 def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in files, or the name and the fault of an unusable file.
+    """Yields the runs in some files, or the name and the fault of an unusable file.
 
     Args:
       places: files of one run, or one file with several runs.
@@ -106,7 +106,7 @@ def _attempt(
 
 
 def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
-    """Reads the event files of one run. If files are in several folders, tags start with the subfolder."""
+    """Reads the event files of one run. If they are in several folders, tags start with the name of the subfolder."""
     folders = sorted({untrusted.relative(place.folder, root) for place in places})
     common = folders[0] if len(folders) == 1 else _common(folders)
     parts: dict[str, list[Series]] = {}
@@ -159,7 +159,7 @@ def _is_csv(format: str, name: str) -> bool:
 
 
 def _without_cut_line(data: bytes, format: str, name: str) -> bytes:
-    """Returns a text without its last line if a run may have been killed while writing it."""
+    """Returns a text. Omits the last line if the run may have been killed while writing it."""
     lines, newline, last = data.rpartition(b"\n")
     if format == "parquet" or not last.strip():
         return data
@@ -216,7 +216,7 @@ def _of_arrow(table: pa.Table) -> dict[str, Column]:
 
 
 def _trainer(data: bytes) -> tuple[list[Fields], Fields]:
-    """Returns the log of a Hugging Face trainer_state.json, and its other entries."""
+    """Returns the log in a Hugging Face trainer_state.json file, and the file's other entries."""
     content = untrusted.json_object(data, LENIENT)
     history = content.pop("log_history", None)
     if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
@@ -272,7 +272,7 @@ def _rows(column: Column, rows: np.ndarray) -> Column:
 
 
 def _logged(column: Column) -> np.ndarray:
-    """Returns whether each row has a number, which may be NaN: bool[n]."""
+    """Returns whether each row has a number (which may be NaN): bool[n]."""
     if isinstance(column, pa.ChunkedArray):
         return column.is_valid().to_numpy() if _is_number(column.type) else np.zeros(len(column), bool)
     return np.array([_is_plain_number(each) for each in column], bool)
@@ -313,7 +313,7 @@ def _config(place: Place, run_map: RunMap, root: Folder) -> Fields:
 
 
 def parse_config(data: bytes) -> Fields:
-    """Returns the entries of a JSON or YAML file. In W&B's files, the key ``value`` holds each entry's value."""
+    """Returns the entries of a JSON or YAML file. In W&B's files, each entry has its value under the key ``value``."""
     try:
         content = maps.load_plain(data)
     except ValueError as error:

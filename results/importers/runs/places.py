@@ -1,4 +1,4 @@
-"""Places: the files of runs in a folder, found by a pattern with named parts such as ``bs{batch_size}/*.csv``."""
+"""Places: finds the files of runs in a folder by a pattern with named parts, such as ``bs{batch_size}/*.csv``."""
 
 import re
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Place(NamedTuple):
       folder: the file's folder.
       name: the file's name.
       path: path relative to the imported folder, with slashes.
-      parts: text that matched each named part of the pattern.
+      parts: the text that matched each named part of the pattern.
     """
 
     folder: Folder
@@ -34,8 +34,9 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
 
     Args:
       root: the imported folder, or one file.
-      pattern: pattern of relative paths. ``*`` and ``{name}`` match within a folder, ``**/`` any number of folders.
-      warnings: receives a line for links and unreadable folders.
+      pattern: pattern of relative paths. ``*`` and ``{name}`` match within a folder, and ``**/`` matches any number of
+        folders.
+      warnings: receives a line for each link and each unreadable folder.
 
     Raises:
       BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.

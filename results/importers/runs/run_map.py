@@ -1,4 +1,4 @@
-"""Maps: a YAML file that specifies how logged runs become studies.
+"""Maps: a map is a YAML file that specifies how logged runs become studies.
 
     format: tensorboard
     files: bs{batch_size}-lr{learning_rate}-seed{seed}/events.out.tfevents.*
@@ -10,9 +10,9 @@
     metaparameters: {learning_rate: path:learning_rate}
     metrics: {validation_loss: eval/loss, validation_error: 1 - eval/accuracy}
 
-A value is given directly, or refers to the run: ``path:NAME`` is the part of the path that matched ``{NAME}``,
-``config:a.b`` an entry of the run's config file, and ``column:NAME`` a column that is constant within a run. The values
-in a list are multiplied, such as the batch size per device and the number of devices.
+A value is given directly, or looked up for each run: ``path:NAME`` is the part of the path that matched ``{NAME}``,
+``config:a.b`` is an entry of the run's config file, and ``column:NAME`` is a column that is constant within a run. The
+values in a list are multiplied, for example the batch size per device and the number of devices.
 """
 
 import math
@@ -57,10 +57,10 @@ Field: TypeAlias = str | float | Reference
 
 
 class Metric(NamedTuple):
-    """A metric and the logged tag that it is computed from.
+    """A metric, and the logged tag from which it is computed.
 
     Attributes:
-      name: name of the error.
+      name: name of the metric, which is an error.
       tag: tag or column in the log.
       complement: whether the error is 1 minus the value.
       percent: whether the value is a percentage.
@@ -82,19 +82,19 @@ class RunMap(NamedTuple):
       format: one of ``FORMATS``.
       files: pattern of the files, relative to the imported folder.
       dataset, model, optimizer: names.
-      batch_size: factors of the global batch size.
+      batch_size: values whose product is the global batch size.
       metrics: metrics to import.
-      run: value that identifies a run. By default, each file is a run (for TensorBoard, each folder).
-      config: name of the config file, in the run's folder or above. If there is no config file, ``config:`` refers to
-        the hyperparameters in TensorBoard's log, or to the entries of a trainer_state.json.
+      run: value that identifies a run. By default, each file is one run (for TensorBoard, each folder).
+      config: name of the config file, which is in the run's folder or above. If there is no config file, ``config:``
+        refers to the hyperparameters in TensorBoard's log, or to the entries of a trainer_state.json file.
       unit: unit of the batch size, one of ``UNITS``.
       sequence_length: tokens per sequence.
       seed: seed of the run.
-      metaparameters: other numbers that were tuned, by name.
+      metaparameters: other values that were tuned, by name.
       budget: planned number of steps. A shorter run is INCOMPLETE.
       targets: targets of the studies.
-      step: column of the step.
-      seconds: column of the time in seconds, or empty if there are no times.
+      step: column that contains the step.
+      seconds: column that contains the time in seconds, or empty if there are no times.
       device_kind, device_count: devices of the run.
       licence: SPDX identifier of the data's licence.
       citation: source to cite.
@@ -129,7 +129,7 @@ _PRODUCTS = ("batch_size", "device_count")
 
 
 def read(path: Path) -> RunMap:
-    """Reads a map. Raises BadInput, with the name of the wrong key."""
+    """Reads a map. Raises BadInput with the name of the wrong key."""
     try:
         text = bounds.text(path, MOST_BYTES)
     except OSError as error:
@@ -166,7 +166,7 @@ def parse(text: str, where: str) -> RunMap:
 
 
 class PlainLoader(yaml.SafeLoader):
-    """A YAML loader for untrusted text: plain data without aliases, which can expand without bound."""
+    """A YAML loader for untrusted text. It loads only plain data without aliases, which could expand without bound."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -183,7 +183,7 @@ PlainLoader.add_implicit_resolver(
 
 
 def load_plain(data: bytes) -> Any:
-    """Parses YAML or JSON text. Raises ValueError with a one-line message if it is neither, or deeply nested."""
+    """Parses YAML or JSON text. Raises ValueError with a one-line message if it is neither or is nested too deeply."""
     try:
         content = yaml.load(data.decode("utf-8-sig"), PlainLoader)
         check_depth(content, MOST_DEPTH)
@@ -260,7 +260,7 @@ def _metaparameters(value: Any) -> dict[str, Field]:
 
 
 def _check(run_map: RunMap) -> RunMap:
-    """Returns the map with the defaults of its format. Raises BadInput for contradictory keys."""
+    """Returns the map with the defaults for its format filled in. Raises BadInput for contradictory keys."""
     places = set(re.findall(r"\{(\w+)\}", run_map.files))
     for key, field in fields(run_map):
         if isinstance(field, Reference):
@@ -280,7 +280,7 @@ def _check(run_map: RunMap) -> RunMap:
 
 
 def fields(run_map: RunMap) -> list[tuple[str, Field]]:
-    """Returns every value or reference in a map with its key."""
+    """Returns every value or reference in a map, with its key."""
     single = ("dataset", "model", "optimizer", "run", "sequence_length", "seed", "budget", "device_kind")
     found = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
     found += [(key, each) for key in _PRODUCTS for each in getattr(run_map, key)]

@@ -1,4 +1,4 @@
-"""Converts logged runs to trials of recorded studies, according to a map."""
+"""Converts logged runs to trials of recorded studies, as specified by a map."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ DETAILS_RAW = "raw"  # key in details: metrics were not averaged
 
 
 class Run(NamedTuple):
-    """A run as described by its log and the map.
+    """A run, as described by its log and the map.
 
     Attributes:
       name: name for display.
@@ -31,13 +31,13 @@ class Run(NamedTuple):
       batch_size: global batch size.
       sequence_length: tokens per sequence, if given.
       seed: seed of the run, if given.
-      metaparameters: numbers that were tuned, by name.
+      metaparameters: values that were tuned, by name.
       steps: the last logged step.
       metrics: rows of each metric, as errors.
-      status, reason: ending of the run.
+      status, reason: how the run ended.
       seconds: seconds per step, if known.
       device_kind, device_count: devices of the run, if given.
-      notes: remarks for the user.
+      notes: notes for the user.
     """
 
     name: str
@@ -59,17 +59,17 @@ class Run(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The values that identify a trial when runs are imported again."""
+        """The values that identify a trial if runs are imported again."""
         return self.seed, tuple(sorted(self.metaparameters.items()))
 
 
 def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
-    """Returns the run of a log. Raises Unusable if a value is missing or wrong.
+    """Returns the run described by a log. Raises Unusable if a value is missing or wrong.
 
     Args:
       log: the log.
       run_map: the map.
-      raw: whether to keep every logged row of a metric. By default, dense metrics are averaged.
+      raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
     notes = []
     metrics, again, smooth = {}, 0, []
@@ -138,7 +138,7 @@ def _as_error(rows: Series, metric: Metric) -> Series:
 def _ending(
     log: Log, run_map: RunMap, metrics: Mapping[str, Series], densest: Series, steps: int
 ) -> tuple[str, str | None]:
-    """Returns the status and the reason. A run may end one logging interval before its budget."""
+    """Returns the status and the reason. Complete runs may end up to one logging interval before their budget."""
     if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
         return "INFEASIBLE", None
     stated = [target for target in run_map.targets if target.metric in metrics]
@@ -156,7 +156,7 @@ def _reaches(rows: Series, target: Target) -> bool:
 
 
 def _evaluations(log: Log, run_map: RunMap, densest: Series) -> np.ndarray:
-    """Returns the steps of a run's evaluations: those of validation and test metrics that are logged less often."""
+    """Returns a run's evaluation steps: those of the validation and test metrics, which are logged less often."""
     own = [
         log.series[metric.tag].step
         for metric in run_map.metrics
@@ -167,7 +167,7 @@ def _evaluations(log: Log, run_map: RunMap, densest: Series) -> np.ndarray:
 
 
 def _value(field: Field, log: Log) -> Any:
-    """Looks up a field. Raises Unusable if the run does not have it."""
+    """Looks up a field. Raises Unusable if the run does not have this field."""
     if not isinstance(field, Reference):
         return field
     if field.origin == "path":
@@ -214,7 +214,7 @@ def _product(key: str, factors: Sequence[Field], log: Log) -> int:
 
 
 def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Recorded, list[Run]]]:
-    """Groups runs into studies. Runs of a study differ only in seed and metaparameters."""
+    """Groups runs into studies. The runs of a study differ only in their seeds and metaparameters."""
     found: dict[str, tuple[Recorded, list[Run]]] = {}
     for run in runs:
         study = _study(run, run_map, raw=raw)
@@ -277,7 +277,7 @@ def _measurements(numbered: Mapping[int, Run]) -> Fields:
 
 
 def _about(runs: Sequence[Run]) -> Fields:
-    """Returns the machine columns: the devices of most runs, and the time of the runs on these devices."""
+    """Returns the columns about the machine: the devices of most runs, and the times of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
     kind, count = max(dict.fromkeys(devices), key=devices.count)
     times = [run.seconds for run, own in zip(runs, devices, strict=True) if own == (kind, count) and run.seconds]

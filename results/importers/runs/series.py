@@ -1,4 +1,4 @@
-"""Series: a logged metric of a run, without repeated steps and averaged over windows, and the seconds per step."""
+"""Series: a logged metric of a run, without repeated steps and averaged over windows, and seconds per step."""
 
 from typing import NamedTuple
 
@@ -30,10 +30,10 @@ class Series(NamedTuple):
 
 
 def without_restarts(series: Series) -> tuple[Series, int]:
-    """Returns the rows that count, with increasing steps, and the number of other rows.
+    """Returns the rows that count, which have increasing steps, and the number of other rows.
 
-    A run that restarts from a checkpoint logs some steps twice. Rows logged before the restart, at the same steps or
-    later ones, do not count.
+    A run that is restarted from a checkpoint logs some steps twice. Rows that were logged before the restart, at the
+    same or later steps, do not count.
     """
     if not len(series.step):
         return series, 0
@@ -45,8 +45,8 @@ def without_restarts(series: Series) -> tuple[Series, int]:
 def averaged(series: Series) -> tuple[Series, bool]:
     """Averages a densely logged metric over windows whose ends grow by ``GROWTH`` percent.
 
-    The first crossing of a noisy metric is biased: with many rows, one of them is low by chance. Each window becomes
-    one row with the mean of its values and the rounded mean of its steps.
+    The first time that a noisy metric crosses a target is biased: among many rows, one is low by chance. Each window
+    becomes one row with the mean of its values and the rounded mean of its steps.
 
     Args:
       series: rows with increasing steps.
@@ -71,7 +71,7 @@ def is_dense(step: np.ndarray) -> bool:
 
 
 def windows(step: np.ndarray) -> np.ndarray:
-    """Returns the window number of each row, int[n], for increasing steps [n]. No window is empty."""
+    """Returns the window number of each row, int[n], for increasing steps [n]. There are no empty windows."""
     ends = [int(step[0])]
     while ends[-1] < step[-1]:
         ends.append(ends[-1] + max(1, -(-ends[-1] * GROWTH // 100)))  # rounded up
@@ -82,7 +82,8 @@ def windows(step: np.ndarray) -> np.ndarray:
 def seconds_per_step(series: Series, evaluations: np.ndarray) -> float | None:
     """Returns the median seconds per step between logged steps, or None if there are too few times.
 
-    Differences that contain an evaluation or a restart do not count. Neither do the first ``SKIPPED`` differences.
+    Differences that include an evaluation or a restart do not count. The first ``SKIPPED`` differences do not count
+    either.
 
     Args:
       series: rows in the order of the log.

@@ -1,6 +1,6 @@
-"""Suggests a map for a folder of logs, from the names of files, folders, tags and config entries.
+"""Suggests a map for a folder of logs, based on the names of files, folders, tags and config entries.
 
-You can review and change every line of the suggested map before importing anything.
+You can review and edit every line of the suggested map before importing anything.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ _SPLITS = (("validation", "val|valid|validation|eval|dev"), ("test", "test"), ("
 
 @dataclasses.dataclass
 class Found:
-    """The content of some runs."""
+    """The contents of some runs."""
 
     format: str
     pattern: str
@@ -61,10 +61,10 @@ class Found:
 
 
 def suggest(path: Folder, out: Path) -> list[str]:
-    """Writes a map for the logs under ``path`` to a new file, and returns its lines.
+    """Writes a map for the logs under ``path`` to the new file ``out``, and returns its lines.
 
     Raises:
-      BadInput: there are no logs of a known format, or ``out`` exists.
+      BadInput: there are no logs in a known format, or ``out`` exists.
     """
     if not path.exists():
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
@@ -147,7 +147,7 @@ def _file_name(paths: Sequence[str], format: str) -> str:
 
 
 def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
-    """Returns a pattern for one part of all paths with the names of its values, or ``*`` if they have no names."""
+    """Returns a pattern for one part of all paths, with the names of its values, or ``*`` if they have no names."""
     expression = "|".join(
         f"(?P<{name}>{'|'.join(words)})" for name, words in _NAMES.items() if name != "optimizer" and name not in taken
     )
@@ -173,7 +173,7 @@ def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def _config(found: Sequence[Place], root: Folder) -> str:
-    """Returns the name of the config file in the folder of the first run or above, or an empty string."""
+    """Returns the name of the config file in the first run's folder or above it, or an empty string."""
     folder = found[0].folder
     while True:
         for name in CONFIGS:
@@ -248,12 +248,12 @@ def _key(name: str, entries: Fields) -> str:
 
 
 def _ending(word: str, entries: Fields) -> list[str]:
-    """Returns the config entries whose last part equals a word, shortest first."""
+    """Returns the config entries whose last part equals one of the words, shortest first."""
     return sorted((key for key in entries if key.rpartition(".")[2].lower() == word), key=len)
 
 
 def _entries(config: Fields, within: str = "") -> Json:
-    """Returns the entries of a config with dotted names."""
+    """Returns the entries of a config, with dotted names."""
     found: Json = {}
     for name, value in config.items():
         if isinstance(value, dict):
@@ -264,13 +264,13 @@ def _entries(config: Fields, within: str = "") -> Json:
 
 
 def _first(words: Sequence[str], names: Iterable[str]) -> str:
-    """Returns the first name that equals a word, ignoring case, or an empty string."""
+    """Returns the first name that equals one of the words, ignoring case, or an empty string."""
     known = {name.lower(): name for name in names}
     return next((known[word] for word in words if word in known), "")
 
 
 def _metrics(series: Mapping[str, Series]) -> list[str]:
-    """Returns a line for each metric that a tag may contain, at most one per name."""
+    """Returns one line for each tag that may contain a metric, with at most one line per metric name."""
     found: dict[str, str] = {}
     for tag in sorted(series, key=len):
         words = re.split(r"[^a-z0-9]+", tag.lower())

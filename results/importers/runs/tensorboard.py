@@ -1,4 +1,4 @@
-"""Event files of TensorBoard: scalars and hyperparameters. Needs the package ``tensorboard``, but not TensorFlow.
+"""Reads scalars and hyperparameters from TensorBoard event files. Needs the package ``tensorboard``, not TensorFlow.
 
 A file is a sequence of records: the length (uint64), its checksum, the bytes of an ``Event``, and their checksum.
 """
@@ -25,7 +25,7 @@ def read(data: bytes) -> tuple[dict[str, Series], Fields]:
 
     Raises:
       BadInput: the package tensorboard is not installed.
-      Unusable: the file is damaged. A record cut at the end is ignored, because a killed run leaves one.
+      Unusable: the file is damaged. A truncated record at the end is ignored, because killed runs leave one.
     """
     try:
         from tensorboard.compat.proto import event_pb2
@@ -100,7 +100,7 @@ def _scalar(value: Any) -> float | None:
 
 
 def _hyperparameters(content: bytes) -> Fields:
-    """Returns the numbers and strings that the hyperparameter plugin stored at the start of a run."""
+    """Returns the numbers and strings stored by the hyperparameter plugin at the start of a run."""
     from google.protobuf.message import DecodeError
     from tensorboard.plugins.hparams import plugin_data_pb2
 

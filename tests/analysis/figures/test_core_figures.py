@@ -39,7 +39,7 @@ def test_scaling_studies_make_epochs_speedup_and_recall(put, folder, tmp_path, c
     assert len(out.splitlines()) == 8
     first, *others = SKIPPED
     named = ", ".join([first, *others])
-    assert err == f"not drawn: {named}: run it with --name {first} or another of these for the reasons\n"
+    assert err == f"not drawn: {named}: for the reasons, add --name {first}, or another of these\n"
     for name, why in SKIPPED.items():
         err = cli("figures", "--store", folder, "--out", tmp_path / name, "--name", name)[2]
         assert err == f"not drawn: {name}: {why}\n"
@@ -151,8 +151,8 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
     assert (
         err
-        == "not drawn: optimizers, best_of, narrowing, payoff: run it with --name optimizers or another of these for "
-        "the reasons\n"
+        == "not drawn: optimizers, best_of, narrowing, payoff: for the reasons, add --name optimizers, or another of "
+        "these\n"
     )
     for cores in (1, 2):
         put(cores=cores)

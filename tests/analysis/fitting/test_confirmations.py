@@ -187,7 +187,8 @@ def test_medians_of_repeats_are_points_of_a_curve(folder: Path) -> None:
     assert list(zip(points.low, points.high, strict=True)) == [(10, 30), (5, 7)]
     assert points.weights.tolist() == [1, 1]
     assert points.trials is None
-    assert points.notes[1:] == ("left out: batch size 2, at which at least half of the repeats never reached the target",)
+    left_out = "left out: batch size 2, at which at least half of the repeats never reached the target"
+    assert points.notes[1:] == (left_out,)
 
 
 def test_without_repeats_there_are_no_points() -> None:

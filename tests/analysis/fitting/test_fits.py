@@ -66,7 +66,8 @@ def test_text_shows_intervals_and_reasons(swept, cli):
     header = out.splitlines()[0]
     assert header.index("pays up to") < header.index("efficient up to") < header.index("critical batch size")
     assert "half the trials" in header
-    assert "rows 1, 2, 3: 24 trials per batch size; left out: batch size 1, at which no trial reached the target" in out.splitlines()
+    note = "24 trials per batch size; left out: batch size 1, at which no trial reached the target"
+    assert f"rows 1, 2, 3: {note}" in out.splitlines()
     assert "Assumed: slope -1 at small batch sizes" in out
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
 

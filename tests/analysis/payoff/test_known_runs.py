@@ -211,7 +211,7 @@ def test_a_file_of_runs_has_the_note_on_the_hyperbola_too(cli, tmp_path):
     """Three batch sizes are too few for a curve, and their hyperbola is far beyond them."""
     rows = [{"devices": size / 8, "batch_size": size, "steps": 20 * (1 + 4096 / size)} for size in (64, 128, 256)]
     out = cli("payoff", "--measured", write(tmp_path, *rows))[1]
-    words = "critical batch size: not identified. A hyperbola through all runs has it at 4,100 to 4,100, which "
+    words = "critical batch size: unknown. A hyperbola through all runs has it at 4,100 to 4,100, which "
     assert words + "extrapolates 16.0-fold or more" in out
 
 
