@@ -46,7 +46,7 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
-    """Groups notes on numbered rows. Each note is listed once, with its rows, such as ``rows 2, 3: 8 trials per batch size``."""
+    """Groups notes on numbered rows. Each note is listed once, with its rows, such as ``rows 2, 3: one seed``."""
     rows = {
         remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
     }

@@ -57,7 +57,7 @@ mlcroissant needs the extra `parquet`. It returns texts as bytes, prefixes names
 and reads about a thousand records per second, so start with `studies`. chDB also accepts
 `SELECT * FROM '{all_measurements}'`, and DataFusion accepts it after `enable_url_table()`.
 
-Join measurements to trials on `study` and `trial`, and trials to studies on `study` (and `run`). The number of
+Join measurements to trials on `study` and `trial`, and trials to studies on `study` and `run`. The number of
 examples seen is `step * batch_size`. Compute it in 64 bits.
 
 scaling-limits, the software that wrote this release, reads it like a store:

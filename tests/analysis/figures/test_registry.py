@@ -112,7 +112,9 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
     ]
     assert "pays up to unknown" in said[0]
     reasons = "for the reasons, add --name optimizers, or another of these"
-    assert err == f"not drawn: optimizers (2 pictures), best_of (2 pictures), narrowing (2 pictures), payoff: {reasons}\n"
+    assert (
+        err == f"not drawn: optimizers (2 pictures), best_of (2 pictures), narrowing (2 pictures), payoff: {reasons}\n"
+    )
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),
