@@ -202,8 +202,8 @@ def test_the_sums_of_the_release_are_told_as_they_are(commits: list[Commit], tab
     steps = tables.trials.loc[~tables.trials["study"].isin(factorized), "steps"]
     size = sum(file.stat().st_size for file in RELEASE.rglob("*") if file.is_file())
     sums = (
-        f"{len(commits)} studies, {len(tables.trials):,} trials, {steps.sum() / 1e6:.1f} million training steps, "
-        f"{len(tables.measurements):,} measurements in {size / 1e6:.1f} MB"
+        f"{len(commits)} studies, {len(tables.trials):,} trials, {steps.sum() / 1e6:.1f} million training steps "
+        f"and {len(tables.measurements):,} measurements in {size / 1e6:.1f} MB"
     )
     assert sums in text("README.md")
     runs = tables.studies["study"].value_counts()
@@ -244,7 +244,7 @@ def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
     table = factorizations.table(factorizations.load(RELEASE))
     seconds = table[table["data"].str.contains("links=10000000")].set_index("cores")["seconds_per_epoch"]
     assert sorted(seconds.index) == [1, 2]
-    told = f"Two cores run an epoch of ALS {seconds[1] / seconds[2]:.2f} times as fast as one."
+    told = f"Two cores run an ALS epoch {seconds[1] / seconds[2]:.2f} times as fast as one."
     assert told in text("README.md")
 
 
