@@ -209,7 +209,9 @@ def test_the_sums_of_the_release_are_told_as_they_are(commits: list[Commit], tab
     runs = tables.studies["study"].value_counts()
     assert len(runs) == len(commits) and set(runs) == {1, 2}
     several = {2: "two", 3: "three", 4: "four"}[(runs > 1).sum()]
-    rows = f"one row per run: {len(tables.studies)} rows for {len(runs)} studies, because {several} studies were resumed."
+    rows = (
+        f"one row per run: {len(tables.studies)} rows for {len(runs)} studies, because {several} studies were resumed."
+    )
     assert rows in text("docs/sql.md")
 
 
