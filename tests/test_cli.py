@@ -232,7 +232,7 @@ def test_a_reader_that_has_seen_enough(folder: Path, words: tuple[str, ...]) -> 
     os.close(reading)  # as head does once it has its lines
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     os.close(writing)
-    errors = [line for line in done.stderr.splitlines() if not line.startswith("counting ")]  # costs that are not cached
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("counting ")]  # not cached
     assert (done.returncode, errors) == (exit_codes.UNREAD, [])
 
 
