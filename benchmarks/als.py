@@ -311,7 +311,7 @@ def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
 
 
 def product(rows: np.ndarray, columns: np.ndarray) -> None:
-    """Multiplies float32[rows, d] by float32[columns, d] in our program's batches. Each product overwrites the last."""
+    """Multiplies float32[rows, d] by float32[columns, d] in batches of our size. Each product overwrites the last."""
     width = recall.SCORES // recall.ROWS
     scores = np.empty((recall.ROWS, width), np.float32)
     for block in range(0, len(columns), width):

@@ -260,7 +260,7 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
 
 
 def speed(report: Any, precision: str) -> None:
-    """Adds the rates of the engine and the hand-written loop, which alternate, and the fraction of the peak."""
+    """Reports the throughput of the engine and of the hand-written loop, run in turns, and the share of the peak."""
     import jax
     from report import in_turn, median_ratio
 

@@ -1,6 +1,6 @@
 """Targets that reruns can reach: an easier target for each data set and model, derived from the stored curves.
 
-The best of many trials was also lucky, so its reruns may never reach the target of the search. The rule is:
+The best of many trials usually had a lucky seed, so its reruns may never reach the search's target. The rule is:
 
 1. For each workload, take the smallest value that all reporting repeats reach at every batch size. At up to
    ``SINGLE_MISSES`` batch sizes, one repeat may miss it.

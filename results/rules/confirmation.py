@@ -3,9 +3,9 @@
 The answer of a study is a minimum over noisy trials. It is biased for two reasons: the best of many trials had a lucky
 seed, and its configuration, which is the only one rerun, may not be the best one. Therefore, the ``confirm_top`` best
 trials of a search are candidates. Each is repeated ``confirm`` / 2 times. The candidate with the smallest median is
-*chosen* and repeated the same number of times again. These last repeats *report*: they were not used for selection, so
-they are unbiased. If there is a single candidate, no choice is needed, and all its repeats report. With exact pruning,
-only the winner is known.
+*chosen* and repeated the same number of times again. The answer is the median of these last repeats. They were not
+used for selection, so they are unbiased. If there is a single candidate, no choice is needed, and the answer is the
+median of all its repeats. With exact pruning, only the winner is known.
 
 In the same study, the k-th repeat of trial i is trial k · APART + i. It has the metaparameters of trial i, a new seed,
 and the role ``confirm``. Answers, envelopes, pruning and selected fits use only trials with role ``search``.

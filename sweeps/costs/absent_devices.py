@@ -1,4 +1,4 @@
-"""Devices that a plan is for but that this machine does not have. Their rates are taken only from tables."""
+"""Devices that a plan requires and this machine does not have. Their rates come only from tables."""
 
 from typing import NamedTuple
 

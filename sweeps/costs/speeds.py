@@ -68,7 +68,7 @@ class Mean:
 
 
 class Speeds:
-    """The measured seconds of a step by pace, and those of an evaluation by family.
+    """Measured seconds per step for each pace, and seconds per evaluation for each family.
 
     The seconds for batch sizes (or numbers of cores) that have not been measured are interpolated between measured ones
     of the same family. If the family has not been measured, the mean of its kind is used.
