@@ -284,9 +284,9 @@ compiled step, predicted ones and measured ones have separate columns. Emulated 
 columns of --csv, one row per study:
 """
 LAYOUTS_PUBLISHED = """
-With --published, training steps that others published are listed next to the seconds that the cost model predicts, one
-row per step. Rows that cannot be compared have a reason, and are counted. --anchor ROW scales all predictions of a chip
-generation, so that they agree with this row.
+With --published, published training steps are listed next to the seconds that the cost model predicts, one row per
+step. Rows that cannot be compared are counted by reason. --anchor ROW scales all predictions of a chip generation, so
+that they agree with this row.
 
   python -m analysis layouts --published
   python -m analysis layouts --published --anchor R048 --csv > steps.csv

@@ -1,4 +1,4 @@
-"""The `fit` command: prints how far larger batches pay off and the critical batch size of each curve.
+"""The `fit` command: prints up to which batch size doubling pays off, and the critical batch size, by curve.
 
 Both are printed with confidence intervals.
 """

@@ -2,8 +2,8 @@
 
 The best of many trials usually had a lucky seed. If the best few trials were rerun, half of the repeats are used to
 *choose* one of them. The *confirmed* answer is the median of the other half, which are called *reporting* repeats. If
-only the best trial was rerun, all its repeats are used. ``results.rules.confirmation`` defines the rule. A repeat that was stopped by a time
-limit counts as needing more steps than it ran. Lost or failed repeats are omitted.
+only the best trial was rerun, all its repeats are used. ``results.rules.confirmation`` defines the rule. A repeat that
+was stopped by a time limit counts as needing more steps than it ran. Lost or failed repeats are omitted.
 """
 
 from collections.abc import Sequence

@@ -378,7 +378,7 @@ def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
 
 
 def pays_in_words(points_fit: PointsFit) -> str:
-    """Formats *pays up to* as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
+    """Formats the estimate *pays up to* as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
     pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
     return text.with_doubt(text.bound(*pays), pays.verdict, in_doubt=bool(extent_doubts(points_fit)))
 
