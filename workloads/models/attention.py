@@ -81,9 +81,9 @@ def causal_attention(
     else:
         products_BxHxTxS = jnp.einsum("bthk,bshk->bhts", q_BxTxHxK, k_BxTxHxK)
     products_BxHxTxS = axes.activation(products_BxHxTxS, *_SCORES).astype(jnp.float32)
-    seen_TxS = np.tri(T, dtype=bool)
+    seen_TxS = jnp.tri(T, dtype=bool)  # computed where it is used, since a constant takes memory
     if window:
-        seen_TxS &= ~np.tri(T, k=-window, dtype=bool)
+        seen_TxS &= ~jnp.tri(T, k=-window, dtype=bool)
     scores_BxHxTxS = jnp.where(seen_TxS, products_BxHxTxS / math.sqrt(K), -jnp.inf)
     weights_BxHxTxS = axes.activation(jax.nn.softmax(scores_BxHxTxS).astype(v_BxTxHxK.dtype), *_SCORES)
     y_BxTxHxK = jnp.einsum("bhts,bshk->bthk", weights_BxHxTxS, v_BxTxHxK)
