@@ -122,7 +122,7 @@ def _progress(asked: Sequence[Question], say: Report) -> OnCount:
     if topologies:
         say(f"compiling {programs} for {topologies}, which may take minutes{each}")
     else:
-        say(f"counting {programs}")
+        say(f"counting operations in {programs}")
     began = last = time.monotonic()
 
     def told(count: int) -> None:

@@ -122,7 +122,7 @@ def test_what_takes_long_says_how_far_it_is(question: Question, monkeypatch: pyt
     questions.ask(
         [dataclasses.replace(question, settings=Settings(lanes=lanes)) for lanes in (1, 2, 3)], say=said.append
     )
-    assert said[0] == "counting 3 programs"
+    assert said[0] == "counting operations in 3 programs"
     assert [re.sub(r"\d+ s left", "N s left", line) for line in said[1:]] == [
         "1 of 3 programs counted",
         "2 of 3 programs counted",
