@@ -376,4 +376,4 @@ def test_doubts_are_told_as_they_are(fitted: list[CurveFits]) -> None:
         f"and {doubtful} of these are in doubt:"
     ) in page
     assert all(f"| {name} | {number} |" in page for name, number in count.items())
-    assert f"{doubtful} of the {len(identified)} identified critical batch sizes are [in doubt]" in text("README.md")
+    assert f"{doubtful} of the {len(identified)} identified critical batch sizes are [uncertain]" in text("README.md")

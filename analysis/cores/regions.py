@@ -61,7 +61,7 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
 
 
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
-    """Returns the seconds that one second of each term adds to an epoch on ``cores``: float64[*cores.shape, 6].
+    """Returns the seconds that one second of each term adds to an epoch on ``cores``: ``float64[*cores.shape, 6]``.
 
     The terms of the law are serial, parallel / c and communication · (c − 1). The law may lack two kinds of terms. One
     is communication in log2 c rounds, used by recursive halving and doubling. The other is a jump beyond half of the
