@@ -38,11 +38,13 @@ class MeasuredLayout:
       study: the study's plan.
       losses: float64[steps], losses of the first trial, each before a step. Empty if no step ran.
       row: values of the measurement columns at the last step of the first trial, by name. Missing values are None.
+      device: row of the hardware table for the device that timed the steps, if it has one.
     """
 
     study: LayoutStudy
     losses: np.ndarray
     row: Json
+    device: str | None = None
 
     @property
     def refused(self) -> bool:
@@ -93,7 +95,14 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
     losses = rows["train_loss"].to_numpy(np.float64) if "train_loss" in rows else np.empty(0)
     (study,) = kinds.of_type([commit.study], LayoutStudy)
     row = {str(name): value for name, value in last.items()}
-    return MeasuredLayout(study, losses, row | (predicted(study, row) if row["refusal"] is None else {}))
+    device = None if row["step_seconds"] is None else _timed_on(commit)
+    return MeasuredLayout(study, losses, row | (predicted(study, row) if row["refusal"] is None else {}), device)
+
+
+def _timed_on(commit: Commit) -> str | None:
+    """Returns the row of the hardware table for the device of the last run, if it has one."""
+    *_, run = read_table(commit, "studies").to_pylist()
+    return "cpu" if run["backend"] == "cpu" else hardware_of(run["device_kind"])
 
 
 def predicted(study: LayoutStudy, row: Row) -> Row:
@@ -154,12 +163,13 @@ def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
 
     The other layouts must have the same device and precision, and a step of similar size. If enough of them have the
     same model, only these are used. Predictions of measured steps are not scaled, because they are compared with the
-    measurements.
+    measurements. Steps that were timed on another device than they were predicted for do not scale others.
     """
     timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
     known = {one.study.name for one in timed}
+    usable = [one for one in timed if one.device == _device(one)]
     return [
-        one if one.refused or one.study.name in known else _scaled(one, [each for each in timed if _alike(one, each)])
+        one if one.refused or one.study.name in known else _scaled(one, [each for each in usable if _alike(one, each)])
         for one in layouts
     ]
 

@@ -54,6 +54,13 @@ def test_steps_of_another_device_or_size_do_not_scale(timed: list[MeasuredLayout
     assert found == left and found.number("predicted_anchors") == 0
 
 
+def test_steps_that_were_timed_on_another_device_do_not_scale(timed: list[MeasuredLayout]) -> None:
+    assert {one.device for one in timed} == {"cpu"}
+    for_tpus = [changed(one, hardware="v5p") for one in timed]  # predicted for TPUs, and timed on a processor
+    left = changed(for_tpus[0], step_seconds=None)
+    assert measured_layouts.anchored([left, *for_tpus[1:]])[0] == left
+
+
 def test_few_steps_do_not_narrow_the_range(timed: list[MeasuredLayout]) -> None:
     left = changed(timed[0], step_seconds=None)
     (found, _) = measured_layouts.anchored([left, timed[1]])
