@@ -88,7 +88,8 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
     n = int((~only_bounded).sum())
     if n < FEWEST_BATCH_SIZES:
         usable = "usable " if only_bounded.any() or points.notes else ""
-        notes.append(f"only {number_of(n, f'{usable}batch size')}, but a fit needs {FEWEST_BATCH_SIZES}")
+        found = f"only {number_of(n, f'{usable}batch size')}" if n else "no usable batch size"
+        notes.append(f"{found}, but a fit needs {FEWEST_BATCH_SIZES}")
         if only_bounded.any():
             notes.append("ask for a harder target")
         return PointsFit(points, None, "not_identified", "; ".join(notes))

@@ -168,7 +168,7 @@ def test_a_store_in_which_everything_failed(folder, cli):
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
-    assert "only 0 usable batch sizes, but a fit needs 5" in cli("fit", "--store", folder)[1]
+    assert "no usable batch size, but a fit needs 5" in cli("fit", "--store", folder)[1]
 
 
 def test_a_study_without_a_run_is_named(folder, cli):
