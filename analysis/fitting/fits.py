@@ -80,56 +80,72 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
     notes = [distinction, *points.notes] if distinction else [*points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
-    # A target met at the first evaluation gives only an upper bound, unless that evaluation follows the first step.
-    only_bounded = (points.low == 0) & (points.high > 1)
-    if only_bounded.any():
-        where = text.batch_sizes(points.batch_size[only_bounded])
-        notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
-    n = int((~only_bounded).sum())
+    used = points.usable()
+    notes += _bounds(points)
+    n = len(used.batch_size)
     if n < FEWEST_BATCH_SIZES:
-        usable = "usable " if only_bounded.any() or points.notes else ""
+        usable = "usable " if n < len(points.batch_size) or points.notes else ""
         found = f"only {number_of(n, f'{usable}batch size')}" if n else "no usable batch size"
         notes.append(f"{found}, but a fit needs {FEWEST_BATCH_SIZES}")
-        if only_bounded.any():
-            notes.append("ask for a harder target")
+        if n < len(points.batch_size):
+            notes.append("ask for a harder target, or evaluate more often")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
-    sample = points.sample
+    sample = used.sample
     left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
     evidence = samples.evidence(sample.low[None], sample.high[None]) if sample else None
-    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, evidence)
+    fit = regimes.fit(used.batch_size, used.low, used.high, used.weights, left_out, evidence)
     reason = "; ".join([*notes, *fit.caveats])
     shift = float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
-    return PointsFit(points, fit, fit.verdict, reason, extents_of(points), shift, assumptions.check(fit, points))
+    return PointsFit(points, fit, fit.verdict, reason, extents_of(points), shift, assumptions.check(fit, used))
+
+
+def _bounds(points: Points) -> list[str]:
+    """Returns notes on batch sizes at which the steps are only bounded."""
+    bounded, at_first = points.only_bounded, points.low == 0
+    notes = []
+    if (bounded & at_first).any():
+        where = text.batch_sizes(points.batch_size[bounded & at_first])
+        notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
+    if (bounded & ~at_first).any():
+        where = text.batch_sizes(points.batch_size[bounded & ~at_first])
+        notes.append(f"evaluations are more than a factor of {curves.WIDEST:g} apart at {where}, which is only a bound")
+    return notes
 
 
 def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = False) -> Extents | None:
-    """Returns how far larger batches pay off and stay efficient, if enough batch sizes reached the target.
+    """Returns how far larger batches pay off and stay efficient, or None if too few batch sizes are usable.
 
     Args:
       points: points of a curve.
       gain: required speed-up per doubling, as a fraction.
       assume_nothing: whether to allow every convex curve equally, instead of averaging over the prior curves.
     """
-    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
+    data = data_of(points)
+    if data is None:
         return None
     method = convex_profile if assume_nothing else extents
-    data = data_of(points)
     return method.estimate(*data[:4], gain, data.share)
 
 
-def data_of(points: Points) -> extents.Data:
-    """Returns the data for ``extents_of``. Batch sizes with extra trials use the expected best of ``points.trials``."""
-    ends = regimes.from_zero(points.low), points.high
-    low, high, share = narrowing.expected_best(*ends, points.every, points.trials or 1)
-    return extents.Data(points.batch_size, low, high, minimum_variance(points), share)
+def data_of(points: Points) -> extents.Data | None:
+    """Returns the data for ``extents_of``, or None if fewer than ``FEWEST_BATCH_SIZES`` batch sizes are usable.
+
+    Batch sizes with extra trials use the expected best of ``points.trials``.
+    """
+    used = points.usable()
+    if points.refusal or len(used.batch_size) < FEWEST_BATCH_SIZES:
+        return None
+    ends = regimes.from_zero(used.low), used.high
+    low, high, share = narrowing.expected_best(*ends, used.every, used.trials or 1)
+    return extents.Data(used.batch_size, low, high, minimum_variance(used), share)
 
 
 def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
     """Returns the expected interval widths after more trials, if the selection noise can be estimated."""
-    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
-        return None
     data = data_of(points)
-    return None if data.variance is None else narrowing.expected(*data[:3], data.variance, gain, data.share)
+    if data is None or data.variance is None:
+        return None
+    return narrowing.expected(*data[:3], data.variance, gain, data.share)
 
 
 def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
