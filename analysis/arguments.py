@@ -45,10 +45,11 @@ def parser() -> CommandParser:
     def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
         return commands.add_parser(name, help=summary, description=description, parents=shared)
 
-    description = help_text.STEPS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS)
-    description += help_text.MEDIANS + meanings(columns.MEDIANS | columns.DIFFERS)
+    last = columns.UNIT | columns.DIFFERS
+    description = help_text.STEPS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | last)
+    description += help_text.MEDIANS + meanings(columns.MEDIANS | last)
     _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
-    description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
+    description = help_text.FIT + meanings(columns.UNIT | columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
     _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
     description = help_text.COVERAGE_OF_EXTENTS + meanings(columns.EXTENT_COVERAGE)
     description = help_text.COVERAGE + meanings(columns.COVERAGE) + description

@@ -18,7 +18,7 @@ STEPS = {
     "dataset": _DATASET,
     "model": _MODEL,
     "optimizer": _OPTIMIZER,
-    "batch_size": "global batch size, examples",
+    "batch_size": "global batch size, in the column unit",
     "target_metric": "the error to bring down",
     "target_value": "the target: reached at or below this value, or strictly below with --rule released",
     "steps_low": "the best trial crossed the target after more steps than this ...",
@@ -42,6 +42,7 @@ CONFIRMED = {
 BEST = {
     "best_value": "the lowest value of the metric over the trials that count (empty if not measured)",
 }
+UNIT = {"unit": "unit of the batch sizes: examples, sequences with their length, or tokens"}
 DIFFERS = {
     "differs": "fields that separate its curve from others with the same names and target, such as pruning=exact",
 }
@@ -152,6 +153,7 @@ SUGGESTIONS = {
     "optimizer": "name of the optimizer",
     "target_metric": "metric of the target",
     "target_value": "its value",
+    **UNIT,
     **DIFFERS,
     "pays_up_to": "present answer, as in fit",
     "pays_up_to_low": _INTERVAL,

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from analysis import text, units
+from analysis import text
 from analysis.columns import DIFFERS, SUGGESTIONS as COLUMNS
 from analysis.fitting import curve_fits, curves, fits, suggestions
 from analysis.fitting.curve_fits import CurveFits
@@ -26,6 +26,7 @@ from results.aliases import Fields, Strings
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.plans.kinds import along
+from results.plans.recorded import TOKENS
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted
 from results.storage.commits import Commit, read_table
@@ -131,7 +132,7 @@ def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float)
     recorded = one.curve.workload.recorded
     words = [] if recorded else sweep_words(commits)
     unit, length = commits[0].study.batch_unit
-    least = length if unit == units.TOKENS and length else 1
+    least = length if unit == TOKENS and length else 1
     sizes = _possible(suggestions.new_sizes(data, gain), data, words, least, recorded=recorded)
     some, trial_counts = points.trials or 1, points.usable().trial_counts
     available = np.full(len(data.batch_size), some) if trial_counts is None else trial_counts
@@ -264,7 +265,7 @@ def table(found: Sequence[NextRuns]) -> pd.DataFrame:
     for each in found:
         curve, now = each.one.curve, suggestions.octaves(each.pays)
         first: dict[str, object] = dict(zip(("dataset", "model", "optimizer"), curve.workload[:3], strict=True))
-        first |= {"target_metric": curve.target.metric, "target_value": curve.target.value}
+        first |= {"target_metric": curve.target.metric, "target_value": curve.target.value, "unit": curve.unit}
         first |= {DIFFERING: curve.distinction, "octaves": now if now < OPEN else None}
         first |= dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), each.pays, strict=True))
         for one, command in zip(each.best, each.commands, strict=True):
@@ -283,7 +284,7 @@ def as_text(found: Sequence[NextRuns]) -> str:
         title = f"{each.one.curve.workload.title} · {each.one.curve.target_text}"
         width = suggestions.octaves(each.pays)
         octaves = "" if width >= OPEN else f", {width:.2f} octaves"
-        lines = [f"{title}: pays up to {text.bound(*each.pays)}{octaves}"]
+        lines = [f"{title}: pays up to {text.answer(*each.pays)}{octaves}, batch sizes in {each.one.curve.unit}"]
         if each.best:
             rows = [_cells(i, one, each) for i, one in enumerate(each.best, start=1)]
             lines += ["", text.table(rows, ["further runs"]), ""]

@@ -191,8 +191,8 @@ def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     """Returns a table with one row per fit: the curve's name, the estimate and the number of trials per point."""
-    columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
-    values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves]
+    columns = ["dataset", "model", "optimizer", "target_metric", "target_value", "unit", *COLUMNS]
+    values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, c.unit, of, k) for c, of, k in curves]
     return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import kind_views, text, units, workload_studies
+from analysis import kind_views, text, workload_studies
 from analysis.fitting import samples
 from analysis.fitting.regimes import from_zero
 from analysis.fitting.samples import Sample
@@ -79,8 +79,7 @@ class Curve(NamedTuple):
     @property
     def unit(self) -> str:
         """The unit of the batch sizes, as text."""
-        commits = self.workload.commits
-        return units.in_words(commits[0].study) if commits else units.EXAMPLES
+        return self.workload.unit
 
     @property
     def shared(self) -> Mapping[str, object]:
@@ -170,7 +169,6 @@ def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
     commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(overview.folder))
     by_name = {commit.name: commit for commit in commits}
-    units.check(commit.study for commit in commits)
     unsorted = [
         of_workload(workload, target)
         for target, descriptions in steps.targets(overview, request).items()
@@ -285,8 +283,8 @@ def _steps(rows: pd.DataFrame) -> np.ndarray:
 
 
 def _notes_on_runs(curve: Curve) -> list[str]:
-    """Returns notes about imported runs: the unit of the batch sizes, and metrics that were not averaged."""
-    notes = [] if curve.unit == units.EXAMPLES else [f"batch sizes in {curve.unit}"]
+    """Returns a note about imported runs whose metrics were not averaged."""
+    notes = list[str]()
     if any(commit.plan.get("details", {}).get("raw") for commit in curve.workload.commits):
         notes.append("first crossing of every logged row, which is biased low if the metric is noisy")
     return notes

@@ -203,7 +203,7 @@ def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
-NAMES = ("dataset", "model", "optimizer", "target", "differs")  # columns for a reader
+NAMES = ("dataset", "model", "optimizer", "target", "unit", "differs")  # columns for a reader
 LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that a narrow terminal drops first
 
 
@@ -231,7 +231,7 @@ def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
     """Returns the cells of ``NAMES``: workload, target, and any fields that distinguish the row from similar ones."""
     cells = {name: row[name] for name in NAMES[:3]}
     cells["target"] = f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}"
-    return cells | {"differs": row.get("apart", "")}
+    return cells | {"unit": row.get("unit", ""), "differs": row.get("apart", "")}
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:
