@@ -120,7 +120,8 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
     rates = predictions.rates(row["hardware"], backend, study.precision)
     assert rates is not None  # all rows of the table have rates
     work = _work(study, row, mesh)
-    parts, step = predictions.parts(work, rates, links), predictions.seconds(work, rates, links=links)
+    far = collectives.far_seconds(hardware, counted)
+    parts, step = predictions.parts(work, rates, links), predictions.seconds(work, rates, links=links, far=far)
     return {
         "predicted_compute_seconds": float(parts.products),
         "predicted_memory_seconds": float(parts.memory),

@@ -159,6 +159,11 @@ def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: A
     return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
 
 
+def far_seconds(hardware: Hardware, collectives: Sequence[Collective]) -> float:
+    """Returns the part of ``total_seconds`` that is communication between nodes, if it ran on its own."""
+    return sum(each.times * _far_seconds(hardware, each) for each in collectives)
+
+
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
     """Predicts the seconds of one execution of a collective: latency per hop around its rings, plus bytes / bandwidth.
 

@@ -77,7 +77,7 @@ def test_a_plan_predicts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert 0 < low < middle < high
         assert one["expected_steps"] == 200 and one["expected_from"] == "budget"
         assert one["predicted_device_hours"] > 4 * 200 * middle / 3600
-        assert one["fits"] is None and one["memory_says"] == "about"
+        assert one["fits"] is None and one["memory_source"] == "about"
 
 
 def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +277,7 @@ def test_what_did_not_end_is_not_known(
     printed = capsys.readouterr().out
     assert printed.count("not known") == 2 and "the compiler did not end within 1 s" in printed
     assert plan.main([*words, "--json"]) == 0
-    assert {one["topology_says"] for one in json.loads(capsys.readouterr().out)} == {"not known"}
+    assert {one["topology_verdict"] for one in json.loads(capsys.readouterr().out)} == {"not known"}
 
 
 def test_a_probe_comes_before_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +458,7 @@ def test_a_topology_without_its_compiler_is_predicted_from_counts(
     words = ["batch_size=64", "trials=1", f"store={tmp_path}", "topology=v3:2x2"]
     (one,) = rows(capsys, *words)
     assert (one["device_kind"], one["devices"], one["device_is_attached"]) == ("v3", 8, False)
-    assert one["memory_says"] == "about" and one["predicted_device_hours"] > 0
+    assert one["memory_source"] == "about" and one["predicted_device_hours"] > 0
     assert plan.main(words) == 0
     assert "the TPU compiler is not installed" in capsys.readouterr().err
 
