@@ -21,6 +21,7 @@ from results.papers import published_numbers
 COMPARED = "compared"
 # Reasons why a row is not compared, in the order in which they are checked.
 REASONS = (
+    "compared by plan",
     "no decoder",
     "per-layer table",
     "mixture not stated",
@@ -105,6 +106,7 @@ def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
     known = row["model"] in shapes and row["mesh"] is not None
     stages = sizes(row["mesh"] or "").get("pipeline", 1)
     checks = (
+        row["architecture"] == "resnet",
         row["architecture"] == "other",
         row["architecture"] == "per-layer tables",
         row["architecture"] == "mixture" and not known,
@@ -150,7 +152,8 @@ def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
     if seconds is None:
         seconds = flops(decoder, length) * batch * length / (chips * row["tflops_per_chip"] * 1e12)
     on_gpus = HARDWARE[step.row].axes == 1
-    subset = (GPU_MIXTURE if on_gpus else MIXTURE) if decoder.experts else GPU if on_gpus else DENSE
+    dense, mixture = (GPU, GPU_MIXTURE) if on_gpus else (DENSE, MIXTURE)
+    subset = mixture if decoder.experts else dense
     series = (row["source"], row["model"], chip, row["precision"], step.kept, length, batch / chips)
     stated = row["step_seconds"] is not None
     names = row["row"], row["source"], row["framework"] or row["source"], row["model"], chip, chips, row["mesh"]

@@ -15,7 +15,7 @@ from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, rng, training
-from harness.step.batch_partition import TRIAL, Division, of_settings
+from harness.step.batch_partition import TRIAL, Division, divisions, of_settings
 from harness.step.programs_key import ProgramsKey, family, programs_key
 from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Verdict, Work
@@ -46,7 +46,10 @@ def counts_of_sizes(
     """
     key = family(study)
     workload, lane = _workload(key, json.dumps(source))
-    shards, microbatches = of_settings(settings).least[:2]
+    asked = of_settings(settings)
+    shards, microbatches = asked.least[:2]
+    for size in batch_sizes:
+        divisions(size, workload.group, shards, asked)  # checks that the batch can be divided
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
     network = _network(key, source, workload)
@@ -66,6 +69,7 @@ def counts_of_sizes(
             least_bytes=least[share],
             sums=True,
             streamed=workload.feed is not None,
+            group=workload.group,
         )
         for size, share in shares.items()
     }

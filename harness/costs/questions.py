@@ -175,6 +175,7 @@ def _process(questions: Sequence[Question], timeout_seconds: float | None, on_an
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {
+            "JAX_TRACEBACK_FILTERING": "off",  # keeps the error in the last line
             "JAX_PLATFORMS": "cpu",  # keeps the subprocess from occupying a device
             "TMPDIR": name,  # libtpu keeps a lock there
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

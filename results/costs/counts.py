@@ -51,6 +51,7 @@ class Counts(NamedTuple):
         microbatches.
       sums: whether the devices that share a step all-reduce the gradients of all parameters.
       streamed: whether each lane reads a separate data stream. If so, the default is one lane.
+      group: number of examples that are normalized together, which a batch is not split below.
     """
 
     step: Work
@@ -63,6 +64,7 @@ class Counts(NamedTuple):
     least_bytes: float
     sums: bool = False
     streamed: bool = False
+    group: int = 1
 
 
 class Exchange(NamedTuple):

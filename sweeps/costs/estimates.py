@@ -283,7 +283,8 @@ def _on_absent(
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:
         counts = {s.name: questions.counts_of(found[s.name]) for s in left if questions.REFUSED not in found[s.name]}
-        wanted = {name: absent_devices.shards_of(absent, each) for name, each in counts.items()}
+        examples = {study.name: RUNNERS[study.kind].examples(study) for study in left}
+        wanted = {name: absent_devices.shards_of(absent, examples[name], each) for name, each in counts.items()}
         more = {name: shards for name, shards in wanted.items() if shards is not None}
         left = [study for study in left if study.name in more]
         answers = _ask(request, left, {}, say, shards=more)

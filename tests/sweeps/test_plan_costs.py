@@ -11,15 +11,17 @@ import pyarrow as pa
 import pytest
 
 from harness.compiled import topologies
-from harness.costs import microbenchmarks, questions as asked
+from harness.costs import microbenchmarks, network_costs, questions as asked
 from harness.costs.questions import Question
+from harness.run import Settings
 from results import exit_codes, printing
 from results.bad_input import BadInput
 from results.costs import predictions
-from results.costs.counts import Work
+from results.costs.counts import Counts, Work
 from results.storage.commits import Commit
 from sweeps import __main__ as sweep, overrides, plan, planning
 from sweeps.costs import calibration, estimates
+from sweeps.costs.absent_devices import AbsentDevices, shards_of
 from workloads.layouts.shapes import SHAPES
 
 ROOT = Path(__file__).parents[2]
@@ -448,6 +450,25 @@ def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
     )
     (one,) = rows(capsys, *words)
     assert (one["shards"], one["lanes"], one["device_memory_bytes"]) == (4, 2, 16e9)
+
+
+@pytest.mark.parametrize(("batch_size", "shards"), [(55296, 1728), (65536, 128)])
+def test_absent_devices_share_only_batches_that_divide(batch_size: int, shards: int) -> None:
+    """Of ResNet-50 on 3,456 chips, 32 examples are normalized together. Some batches cannot be split far enough."""
+    counts = Counts(Work(), Work(), 1, 1e14, 1, 1, "bfloat16", 1e9, group=32)
+    absent = AbsentDevices("v4p", 3456)
+    assert shards_of(absent, batch_size, counts._replace(held_bytes=1700 * 32e9)) == shards
+    assert shards_of(absent, batch_size, counts._replace(held_bytes=1e9)) is None
+    assert shards_of(absent, batch_size, counts._replace(devices=3456)) is None
+
+
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    """A share of ResNet-50's batch has whole groups of examples that are normalized together, or even parts."""
+    (study,) = planning.request(
+        overrides.command_line(["task=tiny/imagenet_resnet", "batch_size=64", "store=none"]), written=False
+    ).studies
+    with pytest.raises(BadInput, match=r"shards=3 would split the .* examples that are normalized together"):
+        network_costs.counts(study, None, Settings(shards=3))
 
 
 def test_a_topology_without_its_compiler_is_predicted_from_counts(
