@@ -230,7 +230,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def counts_of(answer: Fields) -> Counts:
     """Converts plain data to counts."""
-    return Counts(**{**answer, **{name: Work(*answer[name]) for name in ("step", "evaluation")}})
+    works = {name: Work(*answer[name]) for name in ("step", "evaluation")}
+    exchanges = answer.get("exchanges")
+    known = None if exchanges is None else tuple(Exchange(*each) for each in exchanges)
+    return Counts(**{**answer, **works, "exchanges": known})
 
 
 def verdict_of(answer: Fields) -> Verdict:

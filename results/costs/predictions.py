@@ -165,7 +165,8 @@ def parts(of: Work, at: Rates, links: float = 0.0, far: float = 0.0) -> Parts:
       links: seconds of the program's exchanges.
       far: seconds of its exchanges between nodes of GPUs.
     """
-    activations, weights = of.activation_bytes, of.weight_bytes + of.score_bytes
+    # Weights count twice, because gathered weights are written and read. The optimizer's state counts once.
+    activations, weights = of.activation_bytes, of.weight_bytes + of.score_bytes + of.state_bytes / 2
     if at.backend == "cpu":  # all bytes count once, also those of operations that are not matmuls
         activations, weights = of.bytes, 0.0
     in_memory = activations / at.bytes, weights / at.bytes

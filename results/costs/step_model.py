@@ -262,8 +262,8 @@ def parts(of: Terms, constants: Constants) -> Parts:
     memory = constants.activations * of.activations + 2 * of.weights
     power = constants.overlap
     overlapped = ((products + attention) ** power + memory**power + of.links**power) ** (1 / power)
-    longest = np.maximum(np.maximum(products + attention, memory), of.links)
-    between = (longest**FAR_OVERLAP + of.far**FAR_OVERLAP) ** (1 / FAR_OVERLAP)
+    here = np.maximum(products + attention, memory)
+    between = np.maximum((here**FAR_OVERLAP + of.far**FAR_OVERLAP) ** (1 / FAR_OVERLAP), of.links)
     base = np.where(of.switched, between, overlapped)
     slices, bubble = base * constants.slices * of.doublings, base * of.bubble
     return Parts(products, attention, memory, of.links, slices, bubble, base + slices + bubble)

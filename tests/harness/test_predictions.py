@@ -52,7 +52,8 @@ def test_seconds_on_accelerators_are_those_of_the_fitted_model() -> None:
     assert predictions.seconds(bound, gpu).middle == pytest.approx((5.19 * 2e12 + 2 * 4.2e11) / 3.35e12, rel=1e-3)
     assert predictions.seconds(work, gpu, links=3.0).middle == pytest.approx(3, rel=1e-3)
     # Links between nodes overlap partly.
-    assert predictions.seconds(work, gpu, links=3.0, far=1.0).middle == pytest.approx(math.sqrt(10), rel=1e-3)
+    both = math.hypot(4.59 / 9.89 / 0.471, 1.0)
+    assert predictions.seconds(work, gpu, links=1.0, far=1.0).middle == pytest.approx(both, rel=1e-3)
 
 
 def test_only_steps_like_published_ones_have_the_range_of_published_ones() -> None:

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from harness.compiled import topologies
-from harness.costs import microbenchmarks, network_costs, questions as asked
+from harness.costs import layout_costs, microbenchmarks, network_costs, questions as asked
 from harness.costs.questions import Question
 from harness.run import Settings
 from results import exit_codes, printing
 from results.bad_input import BadInput
 from results.costs import predictions
-from results.costs.counts import Counts, Work
+from results.costs.counts import Counts, Exchange, Work
+from results.costs.hardware import described
 from results.storage.commits import Commit
 from sweeps import __main__ as sweep, overrides, plan, planning
 from sweeps.costs import calibration, estimates
@@ -422,8 +423,11 @@ def test_links_of_absent_devices_can_be_changed(
     """The sum of 1e9 float32 gradients over 16 GPUs, in nodes of 8 and of 4: the smaller half of the bytes leaves."""
     answering(monkeypatch, none, flops=0, operations=0)
     counted = estimates.questions.counts_of
+    summed = Exchange("all-reduce", "data", 1, 4e9, 2 * 15 / 16 * 4e9)
     monkeypatch.setattr(
-        estimates.questions, "counts_of", lambda answer: counted(answer)._replace(parameters=10**9, sums=True)
+        estimates.questions,
+        "counts_of",
+        lambda answer: counted(answer)._replace(exchanges=(summed,), mesh=(("data", 16),)),
     )
     words = ["batch_size=64", "trials=1", "lanes=1", "shards=16", "devices=16", f"store={tmp_path}"]
     found = {}
@@ -515,6 +519,47 @@ def test_a_layout_is_counted_like_other_studies(tmp_path: Path, capsys: pytest.C
     assert one["flops_per_step"] == shape.flops(16, 64) / 8
     assert (one["parameters"], one["devices"], one["shards"]) == (shape.parameters, 8, 8)
     assert 0 < one["predicted_seconds_per_step_low"] < one["predicted_seconds_per_step_high"]
+
+
+def study_of(*words: str) -> Any:
+    (study,) = planning.request(overrides.command_line([*words, "store=none"]), written=False).studies
+    return study
+
+
+def test_exchanges_of_a_layout_are_predicted_without_a_compiler() -> None:
+    """Layouts of equal work differ by their collectives. A mesh axis that splits nothing repeats the work."""
+    layout = ["task=layouts", "step.model=small", "step.batch_size=64", "step.precision=bfloat16"]
+    found = []
+    for mesh, name in (("data:8", "batch:data"), ("data:2;model:4", "megatron"), ("data:2;model:4", "batch:data")):
+        counts = layout_costs.counts(study_of(*layout, f"mesh={mesh}", f"layout={name}"), None, Settings())
+        counts = asked.counts_of(json.loads(json.dumps(counts._asdict())))
+        links, far = estimates._exchange(calibration.Device("v5e", "tpu"), counts, probed=False)
+        hardware = described("v5e")
+        assert hardware is not None and counts.exchanges and far == 0
+        by_hand = sum(each.wire_bytes / hardware.link_bandwidth for each in counts.exchanges)
+        assert links > by_hand / hardware.axes
+        found.append((counts.step.flops, links, counts.held_bytes))
+    one, megatron, repeated = found
+    assert one[0] == megatron[0] == repeated[0] / 4 == SHAPES["small"].flops(64, 64) / 8
+    assert len({links for _, links, _ in found}) == 3
+    assert repeated[2] > one[2]
+
+
+def test_a_mesh_of_a_batch_study_is_counted() -> None:
+    study = study_of("task=digits_fc", "batch_size=64", "trials=2")
+    whole = network_costs.counts(study, None, Settings())
+    settings = {"mesh=data:4": 4, "mesh=model:4 layout=mlp:model": 4, "mesh=data:2;model:4 layout=mlp:model": 8}
+    for text, devices in (settings | {"shards=2": 2}).items():
+        given = dict(pair.split("=") for pair in text.split())
+        own = Settings(**{name: int(value) if name == "shards" else value for name, value in given.items()})
+        counts = network_costs.counts(study, None, own)
+        assert (counts.devices, counts.step.flops, counts.parameters) == (
+            devices,
+            whole.step.flops / devices,
+            whole.parameters,
+        )
+        assert counts.step.operations >= whole.step.operations  # on smaller arrays
+        assert (counts.exchanges is None) == ("model" in text)  # the collectives of a layout are not known
 
 
 def test_rows_differ_in_a_narrow_terminal(
