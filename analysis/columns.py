@@ -370,8 +370,11 @@ LAYOUTS = {
 }
 
 PUBLISHED_STEPS = {
-    "row": "row of results/papers/step_times.csv, or maxtext and the row of layouts.csv",
+    "row": "row of results/papers/step_times.csv, or the source and row of layouts.csv",
     "source": "key of results/papers/sources.csv",
+    "framework": "framework that ran the step, or the source",
+    "validation": "true if the row was read after the fit, so that it only checks predictions",
+    "range_class": "class of the range: dense, mixture or other",
     "model": "name of the model",
     "chip": "generation of the accelerator",
     "chips": "number of chips",
@@ -380,7 +383,7 @@ PUBLISHED_STEPS = {
     "precision": "precision of matmuls",
     "status": "compared, or the reason why it is not",
     "published_seconds": "published: seconds of a step",
-    "published_from": "seconds if the source states them, or FLOP/s if they follow from these",
+    "published_from": "seconds if the source states them, or speed if they follow from FLOP/s or tokens/s",
     "predicted_seconds": "predicted: seconds of a step",
     "predicted_low": "predicted: lower end of the 90 % range",
     "predicted_high": "predicted: upper end of the 90 % range",

@@ -285,8 +285,8 @@ columns of --csv, one row per study:
 """
 LAYOUTS_PUBLISHED = """
 With --published, published training steps are listed next to the seconds that the cost model predicts, one row per
-step. Rows that cannot be compared are counted by reason. --anchor ROW scales all predictions of a chip generation, so
-that they agree with this row.
+step. Rows that cannot be compared are counted by reason. Predictions cannot rank layouts on GPUs. --anchor ROW scales
+all predictions of a chip generation, so that they agree with this row.
 
   python -m analysis layouts --published
   python -m analysis layouts --published --anchor R048 --csv > steps.csv

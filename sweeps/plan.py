@@ -2,7 +2,7 @@
 
 This command does not run any study. It predicts FLOPs, memory, seconds per step and device-hours of each study from
 shapes, without reading data. Columns with predictions are labelled "predicted", and contain a range that covers 90 % of
-runs.
+runs. Predictions cannot rank layouts on GPUs, because links in a node are assumed to be free.
 
   device=h100 devices=8   predicts for devices that this machine does not have, from counts and a table of hardware
   price=2                 dollars per device-hour, for a predicted cost
@@ -154,11 +154,11 @@ COLUMNS = (
     "bytes_per_step",
     "parameters",
     "memory_bytes",
-    "memory_says",
+    "memory_source",
     "device_memory_bytes",
     "fits",
     "too_large_by_bytes",
-    "topology_says",
+    "topology_verdict",
     "collectives",
     "device_kind",
     "device_is_attached",

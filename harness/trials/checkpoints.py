@@ -57,7 +57,7 @@ class Checkpoints:
     """The checkpoints of a study's trials.
 
     Args:
-      folder: a local path or an fsspec URL. It is created when the first checkpoint is saved.
+      folder: a local path or the URL of a folder in a bucket. It is created when the first checkpoint is saved.
       seconds: minimum time between saves.
     """
 

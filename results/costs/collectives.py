@@ -5,7 +5,7 @@ The closed forms are from *How to Scale Your Model* (Austin et al. 2025, https:/
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -157,6 +157,27 @@ def _factors(number: int) -> list[int]:
 def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: Axes) -> float:
     """Returns the predicted seconds of all collectives of a step, assuming that they run one after another."""
     return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
+
+
+def seconds_of_totals(
+    hardware: Hardware,
+    mesh: Axes,
+    rows: Iterable[tuple[str, str, int, float, float]],
+    chips: Sequence[int] | None = None,
+) -> tuple[float, float]:
+    """Returns the predicted seconds of collectives, and the part of it that is communication between nodes.
+
+    Args:
+      hardware, mesh, chips: see ``links``.
+      rows: operation, axes, count, bytes and wire bytes, as in ``totals``.
+    """
+    found = [from_total(*row, mesh) for row in rows]
+    return total_seconds(hardware, found, links(hardware, mesh, chips)), far_seconds(hardware, found)
+
+
+def far_seconds(hardware: Hardware, collectives: Sequence[Collective]) -> float:
+    """Returns the part of ``total_seconds`` that is communication between nodes, if it ran on its own."""
+    return sum(each.times * _far_seconds(hardware, each) for each in collectives)
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
