@@ -39,9 +39,9 @@ def tensors(workload: Workload, batch_size: int) -> Tensors:
     sizes: dict[str, int] = {}
     for names, shape in [*seen, *zip((tuple(spec) for _, spec in of_params), shapes, strict=True)]:
         for name, size in zip(names, shape, strict=False):
-            sizes[name] = math.gcd(sizes.get(name, 0), size)
+            if name:  # an axis without a name is "" or None
+                sizes[name] = math.gcd(sizes.get(name, 0), size)
     sizes["batch"] = batch_size
-    sizes.pop("", None)
     of_activations = {f"activation {i + 1}": ("batch", *names) for i, names in enumerate(dict(seen))}
     by_name = {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(spec) for path, spec in of_params}
     operations = {
