@@ -43,9 +43,12 @@ def parser() -> CommandParser:
     )
 
     def command(name: str, summary: str, description: str, listed: str, *shared: CommandParser) -> CommandParser:
-        sub: CommandParser = commands.add_parser(name, help=summary, description=description, parents=shared)
+        usage = "%(prog)s [OPTIONS]"
+        sub: CommandParser = commands.add_parser(
+            name, help=summary, description=description, parents=shared, usage=usage
+        )
         if listed:
-            sub.add_help_columns(listed)
+            sub.add_argument("--help-columns", action="version", version=listed, help="list the columns, and exit")
         return sub
 
     listed = help_text.STEPS_COLUMNS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS)
@@ -77,6 +80,7 @@ def parser() -> CommandParser:
     _add_suggest(command("suggest", summary, help_text.SUGGEST, listed, store, target, csv))
     listed = help_text.COMPARE_COLUMNS + meanings(columns.COMPARE)
     compare = command("compare", "two stores or releases side by side", help_text.COMPARE, listed, target, csv)
+    compare.usage = "%(prog)s A B [OPTIONS]"
     for name in ("A", "B"):
         compare.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
     _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, "", csv))

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, ParamSpec
 
 from results import exit_codes
 from results.bad_input import BadInput, is_remote, nearest
-from results.printing import answer_help, as_help, help_width, renamed, say, set_typed
+from results.printing import as_help, help_width, renamed, say, set_typed
 
 P = ParamSpec("P")
 
@@ -132,14 +132,6 @@ class _Help(argparse.HelpFormatter):
         return as_help(text.strip("\n"), width)
 
 
-class _HelpColumns(argparse.Action):
-    """The option --help-columns, which prints a text and exits."""
-
-    def __call__(self, *args: Any, **named: Any) -> NoReturn:
-        answer_help(str(self.const).strip("\n"))
-        sys.exit()
-
-
 class CommandParser(argparse.ArgumentParser):
     """An argument parser that also accepts KEY=VALUE for --KEY VALUE. Raises BadInput instead of printing usage.
 
@@ -149,20 +141,10 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **{"formatter_class": _Help, **named})
         self.prog = renamed(self.prog)
-        if self.description and self.epilog is None and EXAMPLE in self.description:
-            end = f"{self.description}\n\n".index("\n\n", self.description.index(EXAMPLE))
-            self.description, self.epilog = self.description[:end], self.description[end:]
-
-    def add_help_columns(self, text: str) -> None:
-        """Adds the option --help-columns, which prints the text and exits."""
-        self.add_argument(
-            "--help-columns",
-            action=_HelpColumns,
-            nargs=0,
-            const=text,
-            default=argparse.SUPPRESS,
-            help="list the columns of tables and files, and exit",
-        )
+        head, example, rest = (self.description or "").partition(EXAMPLE)
+        examples, _, details = rest.partition("\n\n")
+        if details:
+            self.description, self.epilog = head + example + examples, details
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses like argparse, after rewriting KEY=VALUE."""
@@ -177,10 +159,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def format_help(self) -> str:
-        """Returns argparse's help, with a short usage and command names replaced."""
-        if self.usage is None and self._subparsers is None:
-            positional = [str(action.metavar or action.dest) for action in self._get_positional_actions()]
-            self.usage = " ".join(["%(prog)s", *positional, "[OPTIONS]"])
+        """Returns argparse's help, with command names replaced."""
         return renamed(super().format_help())
 
     def error(self, message: str) -> NoReturn:

@@ -1,9 +1,8 @@
 """The text of --help and --help-keys for `python -m sweeps`, `sweeps.plan` and `sweeps.manifest`."""
 
 import itertools
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import conf
@@ -12,7 +11,6 @@ from results.printing import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
-DEEP = 2  # choices in deeper folders are not listed, because other choices combine them
 EXAMPLES = (
     "task=digits_fc optimizer=nesterov batch_size=64",
     "optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
@@ -30,7 +28,9 @@ options:
   --wide       prints all columns on a terminal
   --help-keys  lists all keys with their defaults, and explains every task, optimizer and preset"""
 _DRY_RUN = "  --dry-run    lists the folder and the command of each study that would run"
-_SWEEP = "python -m sweeps"
+_KEYS = """\
+keys, which --help-keys explains:
+  task.KEY, table.KEY, optimizer.KEY, ratings.KEY, als.KEY, cores, mesh, layout"""
 
 
 def read(argv: Sequence[str], about: str, examples: Sequence[str] = EXAMPLES) -> overrides.CommandLine:
@@ -44,7 +44,7 @@ def read(argv: Sequence[str], about: str, examples: Sequence[str] = EXAMPLES) ->
     line = overrides.command_line(argv)
     printing.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
     if overrides.HELP_KEYS in argv:
-        answer_help(_all_keys())
+        answer_help("\n".join([*_choices(shorten=False), *_all_keys()]))
         sys.exit()
     if {"-h", "--help"} & set(argv):
         answer_help(_help(about, examples))
@@ -55,42 +55,36 @@ def read(argv: Sequence[str], about: str, examples: Sequence[str] = EXAMPLES) ->
 def _help(about: str, examples: Sequence[str]) -> str:
     """Returns the text of --help: purpose, examples, options, and the names of choices and keys."""
     purpose, _, details = about.strip().partition("\n\n")
-    module = re.match(r"python -m [\w.]+", purpose)
-    command = module[0] if module else _SWEEP
+    command = " ".join(purpose.split()[:3]).rstrip(":")
     lines = [purpose, "", "examples:", *(f"  {command} {words}" for words in examples), "", _OPTIONS]
-    if command == _SWEEP:
-        return "\n".join([*lines, _DRY_RUN, *_choices()])
-    return "\n".join([*lines, "", details, "", f"`{_SWEEP} --help` lists tasks, optimizers, presets and keys."])
+    if details:
+        return "\n".join(
+            [*lines, "", details, "", "`python -m sweeps --help` lists tasks, optimizers, presets and keys."]
+        )
+    keys = [line.partition(":")[0].strip('"') for line in _defaults() if line[:1] not in ("", " ", "#")]
+    return "\n".join([*lines, _DRY_RUN, "", *_choices(shorten=True), f"{_KEYS}, {', '.join(keys)}"])
 
 
-def _choices() -> list[str]:
-    """Returns lines with the names of all tasks, optimizers, launchers, presets and keys. Families share a line."""
+def _choices(*, shorten: bool) -> list[str]:
+    """Returns a line for each task, optimizer, launcher and preset, or one for each family of them."""
     lines = []
     for group in overrides.GROUPS:
-        names = [name for name in overrides.options(group) if name.count("/") < DEEP]
-        listed = {name: _about(group, name) for name in names if "/" not in name}
-        for family, members in itertools.groupby((name for name in names if "/" in name), _family):
-            listed[f"{family}/…"] = ", ".join(name.removeprefix(f"{family}/") for name in members)
-        lines += ["", f"{_key(group)}=NAME", *_entries(listed)]
-    keys = [match[1] for line in _defaults() if (match := re.match(r'"?(\w+)"?:', line))]
-    of_parts = ("mesh", "layout", "task.KEY", "table.KEY", "optimizer.KEY", "ratings.KEY", "als.KEY", "cores")
-    return [*lines, "", "keys, which --help-keys explains:", f"  {', '.join([*keys, *of_parts])}"]
+        listed: dict[str, list[str]] = {}
+        for name in overrides.options(group):
+            family, slash, member = name.partition("/")
+            if not (shorten and slash):
+                listed[name] = [_about(group, name)]
+            elif "/" not in member:  # deeper ones are combined by these
+                listed.setdefault(f"{family}/…", []).append(member)
+        width = max(map(len, listed)) + 2
+        lines.append("+experiment=NAME" if group == "experiment" else f"{group}=NAME")
+        lines += [*(f"  {name:<{width}}{', '.join(texts)}" for name, texts in listed.items()), ""]
+    return lines
 
 
-def _family(name: str) -> str:
-    return name.partition("/")[0]
-
-
-def _all_keys() -> str:
-    """Returns the text of --help-keys: every choice with its first comment, and the configuration files."""
+def _all_keys() -> list[str]:
+    """Returns all keys with their defaults and comments, as in the configuration files."""
     lines = []
-    for group in overrides.GROUPS:
-        names = overrides.options(group)
-        listed = {name: _about(group, name) for name in names if name.count("/") < DEEP}
-        lines += [f"{_key(group)}=NAME", *_entries(listed)]
-        if deeper := [name for name in names if name not in listed]:
-            lines.append(f"  and the {len(deeper)} presets that these combine, such as {min(deeper, key=len)}")
-        lines.append("")
     for title, section in {
         "keys and their defaults (KEY=VALUE; sweep with commas and -m)": _defaults(),
         "keys of a task (task.KEY=VALUE), with the values of digits_fc": _lines("task", "digits_fc"),
@@ -104,17 +98,7 @@ def _all_keys() -> str:
     }.items():
         without_head = itertools.dropwhile(lambda line: line.startswith("#"), section)
         lines += [f"{title}:", *(f"  {line}" for line in without_head), ""]
-    return "\n".join(lines[:-1])
-
-
-def _key(group: str) -> str:
-    return "+experiment" if group == "experiment" else group
-
-
-def _entries(meanings: Mapping[str, str]) -> list[str]:
-    """Returns a line for each name, with its meaning in a second column."""
-    width = max(map(len, meanings)) + 2
-    return [f"  {name:<{width}}{meaning}" for name, meaning in meanings.items()]
+    return lines[:-1]
 
 
 def _defaults() -> list[str]:
