@@ -40,7 +40,7 @@ class ArchivedProtocol(NamedTuple):
 
     Attributes:
       train_steps: fewest steps of a COMPLETE trial. If trials had a time budget, the last step of any COMPLETE trial,
-        or 0 if none has measurements.
+        or 0 without measurements of such trials.
       space: ranges of the metaparameters, under their names in the archive.
       spacings: numbers of steps between evaluations, each with the step up to which it applies. Empty if no COMPLETE
         trial has measurements.
