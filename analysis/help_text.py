@@ -25,22 +25,22 @@ Steps to target: the steps that the best trial of every study needed to reach it
   python -m analysis steps --store results/local --csv > steps.csv
   python -m analysis steps --store results/local --metric test_error --value 0.05
   python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
+  python -m analysis steps --store results/local --rule median
+  python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
 
 --rule minimum    a trial reaches a target at or below its value, and all trials count, however they ended
 --rule released   the analysis published with Shallue et al. (2018): a trial must be strictly below the value, and only
                   the first COMPLETE trials of each study count, by number: --first 100, or all if there are fewer
 --rule median     the steps within which half of all searches of k' trials succeed, with a 90 % band and two verdicts
                   on the number of trials and on the search space (see below)
-
+"""
+STEPS_COLUMNS = """\
 columns of --csv, one row per study and target, with the rules minimum and released:
 """
 MEDIANS = """
 --rule median: the minimum over trials falls as more of them run, partly by luck. The median best of k' does not. Half
 of all random searches of k' trials reach their target within this number of steps. It is estimated from the k trials
-of each study:
-
-  python -m analysis steps --store results/local --rule median
-  python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
+of each study.
 
 --k N        use the first N trials of every study. The default is the smallest number of trials of any study of the
              curve. A study with fewer trials has no answer.
@@ -64,7 +64,8 @@ Half of them lie in the outer tenth of the range. With a ?, they are closer to t
 from it. Below 30 trials the answer is never no, because so few trials often miss an optimum at the edge.
 
 Pruning cuts losing trials short, so only --rule minimum works for pruned studies. Run them with pruning=off for others.
-
+"""
+MEDIANS_COLUMNS = """
 columns of --csv with the rule median, after those up to target_value:
 """
 FIT = """\
@@ -96,7 +97,8 @@ cuts losing trials short, so pruned studies have a row only for their own number
 
 --checks lists the assumptions of each fit with the evidence and an outcome: pass, doubt or cannot tell. With --csv it
 writes a row for each: the curve, then assumption, seen and outcome.
-
+"""
+FIT_COLUMNS = """\
 columns of --csv, after those that name the curve:
 """
 FIT_LIMITS = """
@@ -119,7 +121,8 @@ name it. --of narrowing shows how much more trials, batch sizes or repeats narro
   python -m analysis coverage
   python -m analysis coverage --of fits --datasets 20 --seed 1 --csv > coverage.csv
   python -m analysis coverage --of cores --csv > coverage_of_cores.csv
-
+"""
+COVERAGE_OF_FITS = """\
 columns of --of fits --csv, one row per scenario:
 """
 COVERAGE_OF_NARROWING = """
@@ -133,7 +136,8 @@ The second table covers the statements of `epochs --fit` on simulated seconds pe
 fitted. Others are not, such as communication that grows as log2 c, or a second memory beyond half of the cores. There
 are three sets of core counts and three spreads of epochs. Without --of all tables but that of suggestions are printed.
 --csv writes one, by default that of extents.
-
+"""
+COVERAGE_OF_CORES_COLUMNS = """
 columns of --of cores --csv, one row per scenario:
 """
 COVERAGE_OF_SUGGESTIONS = """
@@ -154,7 +158,8 @@ first. Run the first row, and ask again: docs/statistics/coverage.md has the cos
 The cost of a trial is its expected steps times the seconds per step of the store, or times its examples if the store
 has no times. A batch size above the largest so far is suggested only if `python -m sweeps.plan` accepts it on this
 machine, because it might not fit in memory. For imported runs, the rows name the runs to make.
-
+"""
+SUGGEST_COLUMNS = """\
 columns of --csv, a row per suggestion:
 """
 PAYOFF = """\
@@ -182,7 +187,8 @@ measured devices    with measured seconds per step from the store, or from --mea
 predicted devices   with predicted seconds per step from --predicted FILE. By default they are those of one device with
                     its share of the batch, without communication. That is a best case for any network.
 published devices   with seconds per step that others published, from --paper gpt3 or --published FILE.
-
+"""
+PAYOFF_FILES = """\
 Measured, predicted and published times never share a column. FILE is CSV or Parquet with the columns device_kind,
 devices, batch_size, seconds_per_step, low, high (its 90 % interval) and basis (measured, predicted or published). For
 several workloads it also needs dataset, model or optimizer. A step of a factorization is an epoch without batch_size.
@@ -212,7 +218,8 @@ disjoint. Independent searches differ if the 90 % bands of the median best of k'
 numbers of trials. Among many such pairs some differ by chance. Critical batch sizes differ if the intervals of their
 verdicts are disjoint. Seconds per epoch are judged only on devices of the same kind, and recalls are only shown.
 A result that only one place has does not count as a difference.
-
+"""
+COMPARE_COLUMNS = """\
 columns of --csv, a row for everything that is compared:
 """
 EPOCHS = """\
@@ -221,7 +228,8 @@ Factorizations: seconds per epoch and recall on every number of cores, one row p
   python -m analysis epochs --store results/local
   python -m analysis epochs --store results/local --csv > epochs.csv
   python -m analysis epochs --store results/local --fit
-
+"""
+KIND_COLUMNS = """\
 columns of --csv, one row per study:
 """
 EPOCHS_FIT = """
@@ -234,7 +242,8 @@ It is fitted to at least three core counts by relative errors. Moving (c - 1) / 
 separated from the other two times, and counts as serial. Intervals allow for communication that grows as log2 c and
 for a step beyond half of the cores. If one of these fits much better than the law, or no law fits, the fit reports
 that the law misfits.
-
+"""
+EPOCHS_FIT_COLUMNS = """
 columns of --fit --csv, one row per curve:
 """
 FIGURES = """\
@@ -280,17 +289,15 @@ compiled step, predicted ones and measured ones have separate columns. Emulated 
 
   python -m analysis layouts --store results/local
   python -m analysis layouts --store results/local --csv > layouts.csv
-
-columns of --csv, one row per study:
+  python -m analysis layouts --published
+  python -m analysis layouts --published --anchor R048 --csv > steps.csv
 """
 LAYOUTS_PUBLISHED = """
 With --published, published training steps are listed next to the seconds that the cost model predicts, one row per
 step. Rows that cannot be compared are counted by reason. Predictions cannot rank layouts on GPUs. --anchor ROW scales
 all predictions of a chip generation, so that they agree with this row.
-
-  python -m analysis layouts --published
-  python -m analysis layouts --published --anchor R048 --csv > steps.csv
-
+"""
+LAYOUTS_PUBLISHED_COLUMNS = """
 columns of --published:
 """
 ALL = """\

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 # Imports inside functions keep --help fast.
 _OPTIONS = tuple(field.name for field in dataclasses.fields(jobset.Options))
 OWN = ("topology", "machine", "gpu", "gpus", "hosts", "out", *_OPTIONS)
+_EXAMPLES = ("task=digits_fc batch_size=1,16,256 topology=v5e:2x2 image=IMAGE store=gs://BUCKET/FOLDER -m",)
 _GCLUSTER = "equivalent line for gcluster, as of commit 1047080, untested:"
 _OF_COMMANDS = re.compile(r"(launcher|limits\.sweep|notify)\b")
 
@@ -55,7 +56,7 @@ _OF_COMMANDS = re.compile(r"(launcher|limits\.sweep|notify)\b")
 def main(argv: list[str]) -> int:
     """Prints or writes the JobSets of a command line, and returns the exit code."""
     given, rest = own_words(argv)
-    line = help_text.read(rest, __doc__ or "")
+    line = help_text.read(rest, __doc__ or "", _EXAMPLES)
     if printing.is_data():
         raise BadInput("manifests are YAML. Leave out --csv and --json.")
     for word in line.overrides:

@@ -39,8 +39,8 @@ _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # text
 # Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
 MANY = 12  # messages do not contain longer lists of names
-DRY_RUN = "--dry-run"
-FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
+DRY_RUN, HELP_KEYS = "--dry-run", "--help-keys"
+FLAGS = ("-m", "--multirun", "-h", "--help", HELP_KEYS, DRY_RUN, *OUTPUT_FLAGS)
 
 
 class CommandLine(NamedTuple):
@@ -317,7 +317,9 @@ def check(override: Override) -> None:
     key = override.key_or_group
     text = str(override.input_line)
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
-        raise BadInput(f"cannot use {text!r}. `python -m sweeps --help` lists the keys, and keys cannot be removed.")
+        raise BadInput(
+            f"cannot use {text!r}. `python -m sweeps --help-keys` lists the keys, and keys cannot be removed."
+        )
     if key in RENAMED:
         raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}.")
     if "???" in text:  # OmegaConf's marker of a missing value
@@ -333,7 +335,7 @@ def _check_named(what: str, word: str, known: Sequence[str]) -> None:
     """Raises BadInput for an unknown name. If there are many names, the message lists only the most similar ones."""
     if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
         few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
-        raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help` lists all.")
+        raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help-keys` lists all.")
     check_choice(what, word, known)
 
 

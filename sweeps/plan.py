@@ -48,13 +48,18 @@ OWN = ("topology", "timeout", "step_times", "device", "devices", "price")
 GIB = 2**30
 TOO_LARGE = "more than this machine has"
 DEFAULT_STORE = "results/local"  # as in conf/config.yaml
+_EXAMPLES = (
+    "task=digits_fc batch_size=1,16,256 -m",
+    "task=digits_fc batch_size=64 device=h100 devices=8 price=2",
+    "+experiment=quickstart -m",
+)
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line and their predicted costs. Returns 1 if a study does not fit."""
     given, rest = own_words(argv)
-    line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "")
+    line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "", _EXAMPLES)
     from harness.compiled import topologies
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES

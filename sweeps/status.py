@@ -1,5 +1,8 @@
 """python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed trials of each study.
 
+  python -m sweeps.status --store mine
+  python -m sweeps.status --store mine --watch
+
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
 requested trials are missing. The same `python -m sweeps` command then runs only the missing trials. `running 12/32`

@@ -22,6 +22,7 @@ from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.grouping import grouped
+from results.importers import shallue2018 as importer
 from results.plans.kinds import along
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
@@ -48,10 +49,12 @@ class PaperWorkloads(NamedTuple):
     Attributes:
       workloads: workloads by data set, model and optimizer.
       lines: cache of fitted lines, keyed by workload, target and counted trials. Figures share lines.
+      doubts: cache of the reasons why imported data may not be the published ones, by study.
     """
 
     workloads: Mapping[tuple[str, str, str], WorkloadStudies]
     lines: dict[object, CurveFits]
+    doubts: dict[str, set[str]]
 
 
 class BuiltPanel(NamedTuple):
@@ -79,7 +82,7 @@ def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
             found[(f"{LONGER}{one.dataset}", one.model, one.optimizer)] = one
         else:
             found[key] = one
-    return PaperWorkloads(found, {})
+    return PaperWorkloads(found, {}, {})
 
 
 def of_store(folder: Folder) -> PaperWorkloads:
@@ -126,7 +129,8 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
             position: one.panel or grid.empty(panels[position][0].title, one.problems[0])
             for position, one in built.items()
         }
-        goals = [_goal(number, _flatten(panels), list(built.values()))]
+        members = _flatten(panels)
+        goals = [_goal(number, members, list(built.values()), _doubts(paper, members))]
         drawn = grid.grid(definitions.TITLES[number], goals, shown, _symbols(panels, built))
         yield Picture((NAME, f"figure{number}"), drawn)
 
@@ -159,6 +163,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         ordered=ordered and len(lines) > 1,
         goal="" if named else _panel_goal(lines),
         named_by="data, goal" if _data(first) != first.series else "",
+        evaluated=True,
     )
     return BuiltPanel(panel, problems, lines)
 
@@ -294,7 +299,17 @@ def _filter(one: PaperLine) -> TrialFilter | None:
     return has_value
 
 
-def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]) -> str:
+def _doubts(paper: PaperWorkloads, members: Sequence[PaperLine]) -> list[str]:
+    """Returns the reasons why the imported data of a figure may not be the published ones."""
+    workloads = [workload for member in members if (workload := _workload(paper, member))]
+    named = {commit.name: commit for workload in workloads for commit in workload.commits}
+    for name, commit in named.items():
+        if name not in paper.doubts:
+            paper.doubts[name] = importer.doubts(commit) if commit.plan.get("source") == NAME else set()
+    return sorted({doubt for name in named for doubt in paper.doubts[name]})
+
+
+def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel], doubts: Sequence[str]) -> str:
     """Returns the text below the title."""
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
@@ -320,6 +335,10 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
         goal += " Goals are to the right of the titles."
     for note in dict.fromkeys(f"{one.title}: {one.note}" for one in members if one.note):
         goal += f" {note}."
+    if first.draws == definitions.STEPS:
+        goal += " Steps are those of the first evaluation that reached the goal."
+    if doubts:
+        goal += f" Imported data: {', '.join(doubts)}."
     if any(not line.curve.rule.strict for one in built for line in one.lines):
         goal += " In studies measured here, all trials count, and equality reaches the target."
     return goal
