@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import mmap
 import re
 import tomllib
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.run import RunProgress
 from results import exit_codes
 from sweeps import manifest
+from sweeps.launchers import hosts
 from sweeps.manifests import jobset as jobsets, machines
 from sweeps.manifests.machines import Machines
 
@@ -197,26 +200,36 @@ MOST = OPTIONS.restarts
 @pytest.mark.parametrize(
     ("attempts", "after"),
     [
-        ([(75, 75)] * 50, State(50, 0)),
-        ([(76, DISRUPTED)] * 50, State(50, 0)),  # the peers end before the preempted pod is seen
-        ([(DISRUPTED, 76)] * 50, State(50, 0)),
-        ([(77,)] * 3, State(3, 3)),
-        ([(77,)] * 4, State(3, 3, "Failed")),
-        ([(137, 76)] * 4, State(3, 3, "Failed")),  # out of memory: killed, and its peers end later
-        ([(2,)] * 4, State(3, 3, "Failed")),  # a user's mistake
-        ([(1,)] * 4, State(3, 3, "Failed")),
-        ([(75, 75), (75, 75), (0, 0)], State(2, 0, "Completed")),  # Kueue suspends twice: SIGTERM to all pods
-        ([(143, 77), (0, 0)], State(1, 1, "Completed")),  # Kueue suspends before the first step
-        ([(75,), (DEADLINE,)], State(1, 0, "Failed")),
+        ([(75, 75)] * 50, {State(50, 0)}),
+        ([(76, DISRUPTED)] * 50, {State(50, 0)}),
+        ([(77,)] * 3, {State(3, 3)}),
+        ([(77,)] * 4, {State(3, 3, "Failed")}),
+        ([(137, 77)] * 4, {State(3, 3, "Failed")}),  # out of memory before anything is saved
+        ([(137, 76)], {State(1, 0), State(1, 1)}),  # out of memory later: the order of events decides
+        ([(2,)] * 4, {State(3, 3, "Failed")}),  # a user's mistake
+        ([(1,)] * 4, {State(3, 3, "Failed")}),
+        ([(75, 75), (75, 75), (0, 0)], {State(2, 0, "Completed")}),  # Kueue suspends twice: SIGTERM to all pods
+        ([(143, 77), (0, 0)], {State(1, 1, "Completed")}),  # Kueue suspends before the first step
+        ([(75,), (DEADLINE,)], {State(1, 0, "Failed")}),
     ],
 )
-def test_restarts(attempts: list[tuple[int | str, ...]], after: State) -> None:
+def test_restarts(attempts: list[tuple[int | str, ...]], after: set[State]) -> None:
     assert run(JOBSET, *attempts) == after
+
+
+@pytest.mark.parametrize("crash", [1, 2, 137, 139, 143])
+def test_hosts_that_always_crash_end_their_jobset(crash: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = mmap.mmap(-1, 3)
+    monkeypatch.setattr(hosts, "_marks", marks)
+    hosts._note(RunProgress(steps=9))  # a step that was not saved
+    assert run(JOBSET, *[(crash, hosts._peer_lost(marks))] * (MOST + 1)) == {State(MOST, MOST, "Failed")}
+    hosts._note(RunProgress(steps=9, saved=True))
+    assert State(50, 0) in run(JOBSET, *[(crash, hosts._peer_lost(marks))] * 50)  # each attempt adds saved steps
 
 
 def test_free_restarts_are_those_of_the_table_of_exit_codes() -> None:
     codes = {int(code) for name, code in vars(exit_codes).items() if name.isupper()} - {exit_codes.DONE}
-    free = {code for code in codes if run(JOBSET, [code]).counted == 0}
+    free = {code for code in codes if run(JOBSET, [code]) == {State(1, 0)}}
     assert free == set(exit_codes.free_restarts) == {exit_codes.PREEMPTED, exit_codes.PEER_LOST}
     assert exit_codes.NO_PROGRESS in codes - free
 
