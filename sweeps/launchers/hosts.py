@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 
-from harness.processes import multihost, provenance
+from harness.processes import multihost, processors, provenance
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings
 from harness.trials.scheduler import Outcomes
@@ -142,6 +142,8 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     if _CHILD in os.environ:  # started below
         parent, shared = map(int, os.environ.pop(_CHILD).split())
         return _child(found, command, run, parent, mmap.mmap(shared, 3))
+    processors.check_platforms()
+    processors.allow_locked_memory()
     say(str(found))
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as file:
