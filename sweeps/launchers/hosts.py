@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from harness.processes import multihost, processors, provenance
 from harness.processes.shutdown import Shutdown, Stopped
-from harness.run import RunProgress, Settings
+from harness.run import TRAINING, RunProgress, Settings
 from harness.trials.scheduler import Outcomes
 from results import exit_codes
 from results.bad_input import BadInput
@@ -131,7 +131,8 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
     JAX aborts the child if host 0 is lost or never connects. The child receives any SIGTERM sent to this process, and
-    ends with this process.
+    ends with this process. While the child does not train, there is nothing to save, so it is killed instead. (JAX
+    handles SIGTERM, and the child would compile to the end.)
 
     Args:
       asked: configuration of the launcher.
@@ -141,15 +142,15 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     found = _find(asked)
     if _CHILD in os.environ:  # started below
         parent, shared = map(int, os.environ.pop(_CHILD).split())
-        return _child(found, command, run, parent, mmap.mmap(shared, 3))
+        return _child(found, command, run, parent, mmap.mmap(shared, _MARKS))
     processors.check_platforms()
     processors.allow_locked_memory()
     say(str(found))
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as file:
-        file.write(bytes(3))
+        file.write(bytes(_MARKS))
         file.flush()
-        marks = mmap.mmap(file.fileno(), 3)  # shared by both processes
+        marks = mmap.mmap(file.fileno(), _MARKS)  # shared by both processes
         process = os.fork()
         if not process:
             os.close(writer)
@@ -160,14 +161,19 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
             return _child(found, command, run, reader, marks)
     os.close(reader)
+    is_killed = False
     while True:
         try:
             _, status = os.waitpid(process, 0)
             break
         except Terminated:
-            os.kill(process, signal.SIGTERM)
+            is_killed = not marks[_TRAINING]
+            os.kill(process, signal.SIGKILL if is_killed else signal.SIGTERM)
         except KeyboardInterrupt:
             os.kill(process, signal.SIGINT)
+    if is_killed:
+        say(f"terminated. {_KEPT}")
+        return exit_codes.TERMINATED
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGABRT and not marks[_CONNECTED]:
         say(f"error: {found}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
@@ -196,8 +202,9 @@ def _end_with(parent: int) -> None:
 _CHILD = (
     "SCALING_LIMITS_HOST"  # environment variable of a child: descriptors of a pipe from its parent and of its marks
 )
-_CONNECTED, _STEPPED, _SAVED = range(3)  # marks of a child for its parent
-_marks = mmap.mmap(-1, 3)
+_MARKS = 4  # number of marks of a child for its parent
+_CONNECTED, _TRAINING, _STEPPED, _SAVED = range(_MARKS)
+_marks = mmap.mmap(-1, _MARKS)
 _GONE = "another host is gone. Run the same command on all hosts to continue."
 _KEPT = "Stored results are kept. Run the same command to continue."
 
@@ -229,6 +236,7 @@ def _record(store: Folder, study: Plan, code: int, cause: str) -> None:
 
 
 def _note(progress: RunProgress) -> None:
+    _marks[_TRAINING] = progress.doing == TRAINING
     _marks[_STEPPED] |= progress.steps > 0
     _marks[_SAVED] |= progress.saved
 

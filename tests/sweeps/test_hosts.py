@@ -298,6 +298,19 @@ def test_a_host_that_stood_still_writes_nothing_and_ends(tmp_path: Path, which: 
 
 
 @pytest.mark.slow
+def test_hosts_that_compile_end_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "cache"))
+    hosts = started(["task=pydoc_transformer", "optimizer=adam", "batch_size=64", "trials=2"], tmp_path / "hosts")
+    assert hosts[0].stdout is not None
+    assert any("compiling" in line for line in iter(hosts[0].stdout.readline, ""))
+    began = time.monotonic()
+    for host in hosts:
+        host.send_signal(signal.SIGTERM)
+    assert ended(hosts, 10) == [exit_codes.TERMINATED] * 2
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
 def test_a_host_that_never_comes_is_one_line() -> None:
     here, second, third = started(WHOLE, Path("never"), 3)
     third.kill()
@@ -369,7 +382,7 @@ def test_only_saved_steps_count_in_exit_codes(
             raise hosts_launcher._terminated(shutdown)
         raise error("heartbeat")
 
-    monkeypatch.setattr(hosts_launcher, "_marks", mmap.mmap(-1, 3))
+    monkeypatch.setattr(hosts_launcher, "_marks", mmap.mmap(-1, hosts_launcher._MARKS))
     monkeypatch.setattr(multihost, "leave", leave)
     monkeypatch.setattr(multihost, "lost", lambda error: True)
     with pytest.raises(SystemExit):

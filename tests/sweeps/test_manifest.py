@@ -323,7 +323,7 @@ def test_restarts(attempts: list[tuple[int | str, ...]], after: set[State]) -> N
 
 @pytest.mark.parametrize("crash", [1, 2, 137, 139, 143])
 def test_hosts_that_always_crash_end_their_jobset(crash: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    marks = mmap.mmap(-1, 3)
+    marks = mmap.mmap(-1, hosts._MARKS)
     monkeypatch.setattr(hosts, "_marks", marks)
     hosts._note(RunProgress(steps=9))  # a step that was not saved
     assert run(JOBSET, *[(crash, hosts._peer_lost(marks))] * (MOST + 1)) == {State(MOST, MOST, "Failed")}
