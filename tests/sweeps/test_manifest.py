@@ -350,6 +350,17 @@ def test_the_image_is_built_from_files_that_exist_and_runs_the_console_script() 
     locks = set(re.findall(r"requirements[-\w${}]*\.lock", text))
     assert "requirements.lock" in locks and all((ROOT / each.replace("${EXTRA}", "tpu")).exists() for each in locks)
     assert {f"requirements-{extra}.lock" for extra in ("tpu", "cuda")} <= copied
+    (installed,) = (line for line in lines if line[:3] == ["RUN", "pip", "install"] and "--requirement" in line)
+    assert [installed[i + 1] for i, word in enumerate(installed) if word == "--requirement"] == [
+        "requirements-${EXTRA}.lock"
+    ]
+    extras = project["project"]["optional-dependencies"]
+    needed = {re.split("[>;=]", each)[0] for name in ("buckets", "data") for each in extras[name]}
+    assert needed <= set(installed)
+    tools = {re.split(r"[>;=\[]", each)[0] for each in (*extras["dev"], *extras["docs"])} - needed
+    for extra in ("tpu", "cuda"):
+        locked = (ROOT / f"requirements-{extra}.lock").read_text()
+        assert not tools & {line.partition("==")[0] for line in locked.splitlines()}
     (entry,) = (json.loads(" ".join(line[1:])) for line in lines if line[0] == "ENTRYPOINT")
     assert (
         entry
