@@ -67,6 +67,7 @@ class RunProgress(NamedTuple):
       steps: number of steps taken in this run, summed over trials.
       train_seconds: seconds spent on these steps.
       seconds: seconds since the first step began, including evaluations and all other work.
+      saved: whether steps of this run were saved in a checkpoint, or stored as finished trials.
     """
 
     doing: str = STARTING
@@ -75,6 +76,7 @@ class RunProgress(NamedTuple):
     steps: int = 0
     train_seconds: float = 0.0
     seconds: float = 0.0
+    saved: bool = False
 
     @property
     def trials_ended(self) -> int:

@@ -118,6 +118,7 @@ class _Run:
     train_seconds = evaluate_seconds = 0.0
     trial_steps = 0
     seconds_per_step = 0.0
+    saved = 0.0  # 1 once the leader has saved or stored steps of this run
 
     def __init__(
         self,
@@ -188,8 +189,9 @@ class _Run:
             raise Stopped
         limit = self.settings.time_limit_seconds
         is_late = self.shutdown.time_is_up or (limit is not None and self.evaluated - self.began > limit)
-        self.seconds_per_step, late, due = multihost.numbers_of_leader(
-            self.train_seconds / max(1, self.trial_steps), is_late, self.saver.due()
+        has_saved = bool(self.handed_over) or self.saver.has_saved
+        self.seconds_per_step, late, due, self.saved = multihost.numbers_of_leader(
+            self.train_seconds / max(1, self.trial_steps), is_late, self.saver.due(), has_saved
         )
         if late or due:
             self.save()
@@ -220,7 +222,7 @@ class _Run:
         seconds = time.perf_counter() - self.began
         ended = dict(self.scheduler.ended)
         live = dict(Counter(live.step for live in self.scheduler.live))
-        return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
+        return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds, bool(self.saved))
 
     def record(self, ids: Collection[int]) -> Record:
         """Returns the measurements of the ended trials with these ids."""

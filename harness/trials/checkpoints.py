@@ -276,6 +276,9 @@ class Saver:
       study, programs, scheduler: the running study, its programs and its scheduler.
       rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` appends the rows of resumed trials.
       checkpoints: the study's checkpoints. With None, trials are not saved.
+
+    Attributes:
+      has_saved: whether this run has saved a trial. In a multi-host run, only the leader's value is reliable.
     """
 
     def __init__(
@@ -288,6 +291,7 @@ class Saver:
     ):
         self._study, self._programs, self._scheduler, self._rows = study, programs, scheduler, rows
         self._checkpoints = checkpoints
+        self.has_saved = False
         self._waiting: dict[int, Checkpoint] = {}  # resumed trials that are not yet assigned to a lane
         self._saved: dict[int, int] = {}  # step of the latest checkpoint by trial
 
@@ -342,6 +346,7 @@ class Saver:
                 checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
                 self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)
             self._saved |= steps
+            self.has_saved |= bool(steps)
             return
         failure: OSError | None = None
         try:
@@ -355,6 +360,7 @@ class Saver:
             failure = error
         if not any(multihost.longest(float(failure is not None))):  # all hosts have saved
             self._saved |= steps
+            self.has_saved |= bool(steps)
             self._checkpoints.remove_older(steps)
         if failure is not None:
             raise failure

@@ -244,6 +244,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     Returns:
       An outcome for each study that started, in the order in which the studies ended.
     """
+    processors.check_platforms()
     outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
     if together:

@@ -36,6 +36,7 @@ from sweeps.launchers.launcher import (
     cause,
     check_least,
     check_retries,
+    check_unwatched,
     cpus_and_gpus,
     devices_asked,
     failed_too_often,
@@ -113,12 +114,15 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         queue.pop()
                     else:
                         break
-                for reference in _done(ray, [*running, *slices.coming]):
+                for reference in _done(ray, [*_processes(running), *slices.coming]):
                     if reference in slices.coming:
                         task = _begin_on_slice(ray, asked, launch, *slices.coming.pop(reference), wishes)
                         running[task.references[0]] = task
                         continue
-                    task = running.pop(reference)
+                    task = _processes(running).get(reference)
+                    if task is None:  # another of its processes has just ended
+                        continue
+                    del running[task.references[0]]
                     end = _ended(ray, task)
                     study = studies[task.study]
                     slices.retry()
@@ -249,6 +253,11 @@ def _done(ray: Any, references: list[Any]) -> list[Any]:
     return list(ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0])
 
 
+def _processes(running: Mapping[Any, Task]) -> dict[Any, Task]:
+    """Returns the running tasks by the references of all of their processes."""
+    return {reference: task for task in running.values() for reference in task.references}
+
+
 def _begin(ray: Any, asked: Config, launch: Launch, study: Plan, wishes: Path) -> Task:
     options = _needs(asked, study, launch.settings)
     commands = _commands(asked, launch, study)
@@ -279,6 +288,8 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
         leader = f"{first}:{attempt.port_of(study.name)}"
         on_each = [attempt.command_of_host(words, launch.folder, leader, hosts) for words in launch.words[study.name]]
         references = []
+        if hosts > 1:
+            check_unwatched(asked)
         for i, options in enumerate(placed):
             commands = [[*words, f"launcher.host={i}"] for words in on_each]
             if hosts == 1:
@@ -292,8 +303,14 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """Returns the end of a task, given the ends of its processes. A process on a lost node counts as a lost peer."""
+    """Returns the end of a task, given the ends of its processes. A process on a lost node counts as a lost peer.
+
+    Once one process has ended, the others have ``KILL_SECONDS`` to end. After that, they are frozen and are killed.
+    """
     try:
+        several = list(task.references)
+        for frozen in ray.wait(several, num_returns=len(several), timeout=attempt.KILL_SECONDS)[1]:
+            ray.cancel(frozen, force=True)
         ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
         if task.slice is not None:

@@ -1,6 +1,8 @@
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from harness.run import COMPILING, STRATEGIES, TRAINING, Record, RunProgress, Se
 from harness.runners import engine
 from harness.step import programs
 from harness.trials import search
+from harness.trials.checkpoints import Checkpoints
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
@@ -87,6 +90,21 @@ def test_progress_counts_every_trial_and_every_step(make_study: Callable[..., Ba
     assert told[-1].ended == Counter(end.steps for end in record.outcomes.values())
     assert (told[-1].steps, told[-1].train_seconds) == (record.trial_steps, record.train_seconds)
     assert not told[-1].live
+
+
+@pytest.mark.parametrize(("seconds", "is_saved"), [(0.0, True), (math.inf, False), (-1.0, False)])
+def test_progress_reports_saved_steps(
+    make_study: Callable[..., BatchStudy], tmp_path: Path, seconds: float, is_saved: bool
+) -> None:
+    if seconds < 0:  # a broken disk: every save fails
+        (tmp_path / "study").touch()
+    told: list[RunProgress] = []
+    kept = Checkpoints(tmp_path / "study", max(0.0, seconds))
+    study = make_study()
+    calm = dataclasses.replace(FEW, flush_seconds=math.inf)
+    engine.run(study, search.draw(study, range(3)), calm, on_progress=told.append, checkpoints=kept)
+    assert not told[2].saved  # the first steps are not saved yet
+    assert told[-1].saved == is_saved
 
 
 def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., BatchStudy], whole: Record) -> None:

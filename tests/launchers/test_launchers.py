@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,10 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (
             ["launcher=slurm", "launcher.minutes=1"],
             "launcher.minutes=1 leaves no time before the launcher.grace_seconds=60",
+        ),
+        (
+            ["launcher=slurm", "launcher.nodes=2", "launcher.silence_seconds=60"],
+            "launcher.silence_seconds is for studies on one host",
         ),
         (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4: write VERSION:TOPOLOGY"),
         (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown TPU version 'v9'"),
@@ -400,6 +405,15 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
     assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
     alone = attempt.command(["trials=4"], tmp_path, silence_seconds=600.0)
     assert alone[-1] == "launcher.silence_seconds=600.0"
+
+
+def test_srun_ends_nodes_that_are_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = types.SimpleNamespace(stdout="n1\nn2\n")
+    monkeypatch.setattr(attempt.subprocess, "run", lambda *words, **options: shown)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("SCALING_LIMITS_OUTPUT", str(tmp_path / "7_0.out"))
+    words = attempt.command(["trials=4"], tmp_path, nodes=2, port=20000)
+    assert words[0] == "srun" and "--wait=20" in words[: words.index("bash")]
 
 
 # By `scontrol show job` of SLURM 22.05, while the processes of the job still live.
