@@ -28,6 +28,7 @@ from analysis.fitting.narrowing import Narrowing
 from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest, number_of
 from results.printing import Report
+from results.rules import definitions
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.
@@ -39,14 +40,14 @@ OF_SEARCH = ("trials", "search", "space")  # assumptions that do not concern the
 KEPT = ("pays up to", "efficient up to", "critical batch size")
 LEAST = ("sharpness", "half the trials", "model error", "s_min", "verdict")  # a narrow terminal drops these first
 MEANING = (
-    "pays up to: the first batch size at which doubling trains less than {gain:g} % faster, if a step takes the same "
-    "time on twice the devices.\nefficient up to: the last batch size that needs at most 1.2 times the fewest examples."
-    "\nBoth hold {shape}, with a 90 % interval. Each end is a 95 % bound."
+    f"pays up to: {definitions.PAYS_UP_TO}.\nefficient up to: {definitions.EFFICIENT_UP_TO}.\nBoth hold {{shape}}, "
+    "with a 90 % interval. Each end is a 95 % bound."
 )
 SHAPE = {False: "for any smooth shape: an average over 150,000 curves", True: "for any convex curve"}
 LIMITS = (
-    "critical batch size: if the curve is a hyperbola, or one with a softer or sharper knee. Assumed: slope -1 at "
-    "small batch sizes, a flat plateau, a knee equally sharp on both sides, a search equally hard at every batch size."
+    f"critical batch size: {definitions.CRITICAL_BATCH_SIZE}, if the curve is a hyperbola, or one with a softer or "
+    "sharper knee. Assumed: slope -1 at small batch sizes, a flat plateau, a knee equally sharp on both sides, a search "
+    "equally hard at every batch size."
     "\nIf the data contradict one of these, no interval is reported.\nThese checks can miss. A true slope of -0.85 "
     "shifts the estimate by 0.75 octaves. It is detected in half of low-noise curves and rarely in noisy ones.\n"
     "Look at the figures as well as the numbers, and at `fit --checks`."
@@ -338,7 +339,7 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
         notes.append("`fit --checks` shows the evidence for each doubt")
     notes += what_to_pay_for(table)
     shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
-    meaning = MEANING.format(gain=100 * gain, shape=SHAPE[assume_nothing])
+    meaning = MEANING.format(gain=f"{100 * gain:g}", shape=SHAPE[assume_nothing])
     return "\n".join([shown, "", *notes, "", meaning, LIMITS])
 
 

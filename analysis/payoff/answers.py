@@ -30,13 +30,14 @@ from results.located import located
 from results.papers import published_numbers
 from results.plans.study import TargetRequest
 from results.printing import Report
+from results.rules import definitions
 
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (
-    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Intervals "
+    "A doubling pays off if it makes training faster by {gain} % or more (100 % is perfect). Intervals "
     "are of 90 %, and each end is a 95 % bound.",
-    "pays up to: devices and batch doubled together at the same seconds per step, for any hardware. efficient up to: "
-    "the last batch size that needs at most 1.2 times the fewest examples. Both hold for any smooth shape.",
+    f"pays up to: {definitions.PAYS_UP_TO}, for any hardware. efficient up to: {definitions.EFFICIENT_UP_TO}. Both "
+    "hold for any smooth shape.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
 BEFORE, RUNS = "before step 1", "runs"  # columns of runs with given steps
@@ -618,7 +619,7 @@ def as_text(found: Sequence[Answer]) -> str:
     left = [*naming, DIFFERING, "device"]
     kept = ["pays up to", "efficient up to", *(f"{basis} devices" for basis in BASES)]
     shown = text.table(rows, left, [*left, *kept], least=left[::-1], kept=kept)
-    meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
+    meaning = [words.format(gain=f"{100 * (found[0].gain if found else GAIN):g}") for words in LIMITS]
     if any(one.is_timed for one in found):
         meaning.append(OF_TIMES)
     return "\n".join([shown, "", *notes, "", *meaning])

@@ -56,7 +56,7 @@ READING = (
     "regimes, and the critical batch size, if the curve is a hyperbola, as a diamond (hollow if in doubt)."
 )
 OF_WORKLOADS = " ".join(
-    "\n".join([fits.MEANING.format(gain=100 * GAIN, shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
+    "\n".join([fits.MEANING.format(gain=f"{100 * GAIN:g}", shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
 ).replace("`fit --checks`", "the checks of each fit")
 
 

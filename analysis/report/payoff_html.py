@@ -14,15 +14,16 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 from results import progress
 from results.printing import Report
+from results.rules import definitions
 
 TITLE = "Pay-off"
 # A phone shows only the first three.
 PAYOFF = ("curve", "measured devices#", "predicted devices#", "pays up to#", "device")
 ABOUT = (
     f"Up to how many devices does adding more pay off? A doubling pays off if it makes training at least {GAIN:.0%} "
-    "faster, where 100 % would be perfect. Intervals are of 90 %. Pays up to: the batch size at which a doubling first "
-    "gains less, if the batch and the devices are doubled together at constant seconds per step. It depends neither on "
-    "hardware nor on the shape of the curve. Devices: the number that the last such doubling leads to. Measured "
+    "faster, where 100 % would be perfect. Intervals are of 90 %. Pays up to: "
+    f"{definitions.PAYS_UP_TO.format(gain=f'{100 * GAIN:g}')}. It depends neither on hardware nor on the shape of the "
+    "curve. Devices: the number that the last such doubling leads to. Measured "
     "devices: seconds per step were measured on each number of devices. Predicted devices: seconds per step are those "
     "of one device with its share of the batch, without communication. This is a best case, because a real network "
     "only slows training down. One-sided answers are all that the data support."
