@@ -2,8 +2,8 @@
 
 Steps to target S are interpolated between batch sizes, linearly in log-log space. *Pays up to* is the batch size B
 after the last doubling with S(B / 2) / S(B) - 1 of at least the gain, if all doublings before it gain as much.
-*Efficient up to* is the largest B for which B S(B) is at most 1.2 times its minimum over the measured batch sizes. The critical batch
-size of Zhang et al. 2024, arXiv 2410.21676, is similar, but refers to B = 256 instead of the minimum.
+*Efficient up to* is the largest B for which B S(B) is at most 1.2 times its minimum over the measured batch sizes. The
+critical batch size of Zhang et al. 2024, arXiv 2410.21676, is similar, but refers to B = 256 instead of the minimum.
 
 The answers are weighted quantiles over the curves of ``curve_prior``. The weight of a curve is exp(-misfit / 2), and
 its height is free. The noise of a point has three parts: selection noise from its trials, the distance between

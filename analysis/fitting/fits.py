@@ -46,8 +46,8 @@ MEANING = (
 SHAPE = {False: "for any smooth shape: an average over 150,000 curves", True: "for any convex curve"}
 LIMITS = (
     f"critical batch size: {definitions.CRITICAL_BATCH_SIZE}, if the curve is a hyperbola, or one with a softer or "
-    "sharper knee. Assumed: slope -1 at small batch sizes, a flat plateau, a knee equally sharp on both sides, a search "
-    "equally hard at every batch size."
+    "sharper knee. Assumed: slope -1 at small batch sizes, a flat plateau, a knee equally sharp on both sides, a "
+    "search equally hard at every batch size."
     "\nIf the data contradict one of these, no interval is reported.\nThese checks can miss. A true slope of -0.85 "
     "shifts the estimate by 0.75 octaves. It is detected in half of low-noise curves and rarely in noisy ones.\n"
     "Look at the figures as well as the numbers, and at `fit --checks`."

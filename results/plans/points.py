@@ -3,13 +3,13 @@
 from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, TEXT, UINT32, Column
 from results.rules import definitions
 
-_FIT = "examples, or null unless identified"
+_FIT = "in the unit of the batch size, or null unless identified"
 _VERDICT = (
     "identified: critical_batch_size, in [critical_low, critical_high]; at_least: critical_low or more; at_most: "
     "critical_high or less; not_identified: the data give no bound"
 )
 _EXTENT = (
-    "examples, with a 90 % interval that holds whatever the curve's shape. Identified if both ends are among the batch "
+    "in its unit, with a 90 % interval that holds whatever the curve's shape. Identified if both ends are among the batch "
     "sizes tried, at_least if only the lower one is, at_most if only the upper one is, and not_identified otherwise"
 )
 _PAYS = f"{definitions.PAYS_UP_TO.format(gain=20)}, {_EXTENT}"
