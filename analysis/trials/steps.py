@@ -219,7 +219,9 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         cells["confirmed"] = _confirmed(row)
         cells |= {name: whole(row[name]) for name in ("trial", "complete", "infeasible", "incomplete")}
         rows.append(cells | {"seconds/epoch": text.number(row["seconds_per_epoch"])})
-    return text.table(rows, NAMES, ("differs", "best value"), least=LEAST, kept=("steps", "best value", "differs"))
+    return text.table(
+        rows, NAMES, ("unit", "differs", "best value"), least=LEAST, kept=("steps", "best value", "differs")
+    )
 
 
 def whole(number: Any) -> str:
