@@ -10,7 +10,7 @@ _VERDICT = (
 )
 _EXTENT = (
     "in its unit, with a 90 % interval that holds whatever the curve's shape. Identified if both ends are among the "
-    "batch sizes tried, at_least if only the lower one is, at_most if only the upper one is, and not_identified otherwise"
+    "batch sizes tried, at_least if only the lower one is, at_most if only the upper one is, else not_identified"
 )
 _PAYS = f"{definitions.PAYS_UP_TO.format(gain=20)}, {_EXTENT}"
 _EFFICIENT = f"{definitions.EFFICIENT_UP_TO}, {_EXTENT}"
