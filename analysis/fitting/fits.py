@@ -1,9 +1,8 @@
 """Fits: the critical batch size of every curve in a store or in a file of points."""
 
 import io
-from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from analysis.fitting import (
 )
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from analysis.fitting.extents import GAIN, UNKNOWN, Extents
+from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.narrowing import Narrowing
 from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest, number_of
@@ -313,15 +312,12 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
     for i, row in enumerate(table.to_dict("records"), start=1):
         shift, error = row["half_trials_octaves"], row["model_error_octaves"]
         cells = {"": str(i)} | {name: "" if pd.isna(row[name]) else str(row[name]) for name in naming}
-        pays, efficient, critical = (
-            _in_words(row, verdict, name)
-            for verdict, name in (
-                ("pays_verdict", "pays_up_to"),
-                ("efficient_verdict", "efficient_up_to"),
-                ("verdict", "critical_batch_size"),
-            )
-        )
-        cells |= {"pays up to": pays, "efficient up to": efficient, "critical batch size": critical}
+        in_doubt = not set(OF_SEARCH).isdisjoint(row["doubts"].split(", "))
+        for heading, name in (("pays up to", "pays"), ("efficient up to", "efficient")):
+            extent = Extent(*(row[f"{name}_up_to{end}"] for end in ("", "_low", "_high")), row[f"{name}_verdict"])
+            cells[heading] = extent_in_words(extent, in_doubt=in_doubt)
+        critical = (row[f"critical_batch_size{end}"] for end in ("", "_low", "_high"))
+        cells["critical batch size"] = text.answer(*critical, row["verdict"])
         cells |= {
             "verdict": text.verdict_in_words(row["verdict"], in_doubt=bool(row["doubts"])),
             "s_min": text.number(row["s_min"]),
@@ -362,11 +358,6 @@ def what_to_pay_for(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _in_words(row: Mapping[Hashable, Any], verdict: str, name: str) -> str:
-    """Formats an answer of ``table``: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8`` or ``unknown``."""
-    return text.answer(row[name], row[f"{name}_low"], row[f"{name}_high"], row[verdict])
-
-
 def critical_in_words(points_fit: PointsFit) -> str:
     """Formats the critical batch size as ``64 [58, 70]``, ``at least 9,170``, or ``unknown``."""
     fit = points_fit.fit
@@ -388,17 +379,23 @@ def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
       about the search is contradicted.
     """
     in_doubt = bool(extent_doubts(points_fit))
-    pays, efficient = (
-        text.with_doubt(text.answer(*one), one.verdict, in_doubt=in_doubt)
-        for one in points_fit.extents or (UNKNOWN, UNKNOWN)
-    )
+    pays, efficient = (extent_in_words(one, in_doubt=in_doubt) for one in points_fit.extents or (UNKNOWN, UNKNOWN))
     return pays, efficient
+
+
+def extent_in_words(extent: Extent, *, in_doubt: bool) -> str:
+    """Formats one of the answers of ``extents_in_words``."""
+    return text.with_doubt(text.answer(*extent), extent.verdict, in_doubt=in_doubt)
+
+
+def bound_in_words(extent: Extent, points_fit: PointsFit) -> str:
+    """Formats an answer of a curve as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
+    return text.with_doubt(text.bound(*extent), extent.verdict, in_doubt=bool(extent_doubts(points_fit)))
 
 
 def pays_in_words(points_fit: PointsFit) -> str:
     """Formats the estimate *pays up to* as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
-    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
-    return text.with_doubt(text.bound(*pays), pays.verdict, in_doubt=bool(extent_doubts(points_fit)))
+    return bound_in_words(points_fit.extents.pays if points_fit.extents else UNKNOWN, points_fit)
 
 
 def verdict_in_words(points_fit: PointsFit) -> str:

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from analysis import text
 from analysis.cores import core_counts
 from analysis.cores.factorizations import MeasuredFactorization
-from analysis.fitting.extents import GAIN, Extent
+from analysis.fitting import fits
+from analysis.fitting.extents import GAIN
+from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers
 from analysis.payoff.answers import Answer
 from analysis.payoff.time_to_target import LastDoubling
@@ -56,7 +57,7 @@ def _row(group_number: int, one: Answer) -> Html:
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _extent(one.pays if one.subject.names.get("estimate") else None),
+        _extent(one),
         one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
@@ -70,9 +71,11 @@ def _last(last: LastDoubling | None) -> Cell:
     return Cell(last.in_words(), stated[0] if stated else "", "number")
 
 
-def _extent(one: Extent | None) -> Cell:
-    """Returns a cell with the answer as text, with the same sort order as ``_last``."""
-    if one is None:
+def _extent(answer: Answer) -> Cell:
+    """Returns a cell with *pays up to* as text, with the same sort order as ``_last``. Empty for a factorization."""
+    curve = answer.subject.steps
+    if not isinstance(curve, PointsFit):
         return Cell("", "", "number")
-    stated = [value for value in one[:3] if not math.isnan(value)]
-    return Cell(text.answer(*one), stated[0] if stated else "", "number")
+    stated = [value for value in answer.pays[:3] if not math.isnan(value)]
+    words = fits.extent_in_words(answer.pays, in_doubt=bool(fits.extent_doubts(curve)))
+    return Cell(words, stated[0] if stated else "", "number")
