@@ -95,8 +95,9 @@ is the median of repeats with new seeds, which played no part in the choice.
 
 The interval is a profile over both parameters, so it does not assume that the knee is a hyperbola.
 
---points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Rows that agree in all
-other columns make a curve. `steps --csv` writes such a file.
+--points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Without steps_low, steps are
+exact. An empty steps_low means that only the upper end is known. Rows that agree in all other columns make a curve.
+`steps --csv` writes such a file.
 
 --best-of fits the best of the first K trials of each study and shows how the critical batch size depends on K. Pruning
 cuts losing trials short, so pruned studies have a row only for their own number of trials.

@@ -198,7 +198,10 @@ def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | Non
 
 
 def read_points(file: Path) -> pd.DataFrame:
-    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN if not reached), the others as text."""
+    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN if not reached), the others as text.
+
+    A column steps has the upper ends. The steps are exact without a column steps_low.
+    """
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
@@ -207,25 +210,28 @@ def read_points(file: Path) -> pd.DataFrame:
     except ValueError as error:  # empty, not text, or ragged
         raise BadInput(f"--points {file} is not a CSV table ({str(error).strip()})") from None
     columns = list(map(str, rows.columns))
-    ends = ["steps_low", "steps_high"]
-    exact = "steps" in columns and not set(ends) <= set(columns)
+    if {"steps", "steps_high"} <= set(columns):
+        raise BadInput(f"--points {file} has columns steps and steps_high, which mean the same. Keep one of them.")
+    ends = ["steps_low", "steps" if "steps" in columns else "steps_high"]
+    exact = "steps" in columns and "steps_low" not in columns
     for column in ["batch_size", "steps"] if exact else ["batch_size", *ends]:
         if column not in columns:
             instead = "" if column == "batch_size" else ", or a column steps"
             logs = f". {_LOGS}" if column != "batch_size" and "step" in columns else ""
             raise BadInput(f"--points {file} lacks a column {column}{instead}; {nearest(column, columns)}{logs}")
         numbers = pd.to_numeric(rows[column], errors="coerce").astype(np.float64)
-        small = numbers < 0 if column in ends else numbers <= 0
+        small = numbers < 0 if column in ("steps_low", "steps_high") else numbers <= 0
         missing = rows[column].isna() if column == "batch_size" else False
         _refuse(file, (numbers.isna() & rows[column].notna()) | small | np.isinf(numbers) | missing, column, rows)
         rows[column] = numbers
     if exact:
-        rows = rows.assign(steps_low=rows["steps"], steps_high=rows["steps"])
+        rows = rows.assign(steps_low=rows["steps"])
+    rows = rows.rename(columns={"steps": "steps_high"})
     crossed = rows["steps_low"] > rows["steps_high"]
     if crossed.any():
         row = int(np.argmax(crossed))
-        low, high = (f"{rows[end].iloc[row]:g}" for end in ends)
-        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above steps_high {high}. Swap them.")
+        low, high = (f"{rows[end].iloc[row]:g}" for end in ("steps_low", "steps_high"))
+        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above {ends[1]} {high}. Swap them.")
     if rows.empty:
         raise BadInput(f"--points {file} has no rows")
     return rows
@@ -252,7 +258,7 @@ def _points(rows: pd.DataFrame) -> Points:
     if dropped:
         notes.append(f"left out: {text.batch_sizes(dropped)}, at which no trial reached the target")
     high = finished["steps_high"].to_numpy()
-    low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()
+    low = finished["steps_low"].fillna(0).to_numpy()  # without a lower end, the steps are only bounded
     return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
 
 
