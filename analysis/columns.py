@@ -1,5 +1,7 @@
 """Names and meanings of the columns in every printed table."""
 
+from results.rules import definitions
+
 # Components of the seconds per epoch, in the law that `epochs --fit` fits.
 TIMES = ("serial", "parallel", "communication")
 
@@ -74,11 +76,11 @@ PAIRS = {
 }
 _EXTENT_VERDICT = "identified if both ends are inside the data, else at_least, at_most or not_identified"
 FITS = {
-    "pays_up_to": "first batch size at which doubling batch and devices trains less than 20 % faster, examples",
+    "pays_up_to": definitions.PAYS_UP_TO.format(gain=20),
     "pays_up_to_low": _INTERVAL,
     "pays_up_to_high": _BOUND,
     "pays_verdict": _EXTENT_VERDICT,
-    "efficient_up_to": "last batch size that needs at most 1.2 times the fewest examples of any batch size, examples",
+    "efficient_up_to": definitions.EFFICIENT_UP_TO,
     "efficient_up_to_low": _INTERVAL,
     "efficient_up_to_high": _BOUND,
     "efficient_verdict": _EXTENT_VERDICT,
@@ -86,7 +88,7 @@ FITS = {
     "empty: open or unknown luck)",
     "efficient_halved_by": "the same for efficient_up_to",
     "s_min": "the plateau: the fewest steps at any batch size",
-    "critical_batch_size": "batch size at which the line of perfect scaling meets the plateau, examples",
+    "critical_batch_size": definitions.CRITICAL_BATCH_SIZE,
     "critical_batch_size_low": _INTERVAL,
     "critical_batch_size_high": _BOUND,
     "sharpness": "sharpness of the knee: 1 is a hyperbola, and more is sharper",
@@ -250,7 +252,7 @@ CORE_COUNTS = {
     "communication_seconds": "seconds of an epoch for every core after the first",
     "communication_seconds_low": "its 90 % interval",
     "communication_seconds_high": "upper end",
-    "critical_cores": "cores at which an epoch takes twice as long as with perfect scaling (empty if never)",
+    "critical_cores": f"{definitions.CRITICAL_CORES} (empty if never)",
     "critical_cores_low": _INTERVAL,
     "critical_cores_high": "upper end",
     "verdict": _VERDICT,
@@ -262,7 +264,7 @@ CORE_COUNTS = {
 # Columns of payoff, after the names of the curve.
 PAYOFF = {
     "gain_percent": "speed-up required of a doubling (100 is perfect)",
-    "batch_size": "first batch size at which a doubling of batch and devices gains less, whatever the curve's shape",
+    "batch_size": f"{definitions.PAYS_UP_TO.format(gain='gain_percent')}, for any smooth shape of the curve",
     "batch_size_low": _INTERVAL,
     "batch_size_high": _BOUND,
     "batch_verdict": _EXTENT_VERDICT,
@@ -271,16 +273,16 @@ PAYOFF = {
     "efficient_batch_size_high": _BOUND,
     "efficient_verdict": _EXTENT_VERDICT,
     "device_kind": "JAX's name of the device (empty without times)",
-    "measured_devices": "number of devices that the last such doubling reaches, by measured seconds per step",
+    "measured_devices": "number of devices after the last doubling that pays off, by measured seconds per step",
     "measured_devices_low": _INTERVAL,
     "measured_devices_high": "upper end",
     "measured_verdict": "its verdict (empty without measured times)",
-    "predicted_devices": "number of devices that the last such doubling reaches, by predicted seconds per step",
+    "predicted_devices": "number of devices after the last doubling that pays off, by predicted seconds per step",
     "predicted_devices_low": _INTERVAL,
     "predicted_devices_high": "upper end",
     "predicted_verdict": "its verdict (empty without predicted times)",
     "predicted_by": "--predicted, or times of 1 device, without communication: a best case for any network",
-    "published_devices": "number of devices that the last such doubling reaches, by published seconds per step",
+    "published_devices": "number of devices after the last doubling that pays off, by published seconds per step",
     "published_devices_low": _INTERVAL,
     "published_devices_high": "upper end",
     "published_verdict": "its verdict (empty without published times)",

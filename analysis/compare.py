@@ -112,7 +112,9 @@ def _unit(trials_of_study: StudyTrials) -> Hashable:
 def _curves(a: _Contents, b: _Contents) -> Iterator[Json]:
     for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
         here, there = ([one for one in all_ if contradictions.curve_names(one) == key] for all_ in (a.curves, b.curves))
-        for pair in pair_up(here, there, lambda one: one.key, lambda one: (one.unit, one.distinction), lambda one: one.unit):
+        for pair in pair_up(
+            here, there, lambda one: one.key, lambda one: (one.unit, one.distinction), lambda one: one.unit
+        ):
             yield _row(CRITICAL, key, contradictions.of_curves(pair), (pair.a or pair.b).shared)
 
 

@@ -1,6 +1,9 @@
 """The --help text of every command. The meanings of the columns are defined in ``columns``."""
 
+import textwrap
 from collections.abc import Mapping
+
+from results.rules import definitions
 
 TOP = """\
 Numbers, regimes and figures from a store of results.
@@ -18,8 +21,8 @@ steps and fit cover studies over batch sizes, and epochs covers factorizations o
 cover both.
 DIR of --store is the folder of a store or of a release, or its URL, such as gs://bucket/folder.
 """
-STEPS = """\
-Steps to target: the steps that the best trial of every study needed to reach its target.
+STEPS = f"""\
+{textwrap.fill(f"Steps to target of the best trial of every study: {definitions.STEPS_TO_TARGET}.", 120)}
 
   python -m analysis steps --store results/local
   python -m analysis steps --store results/local --csv > steps.csv
@@ -68,7 +71,14 @@ Pruning cuts losing trials short, so only --rule minimum works for pruned studie
 MEDIANS_COLUMNS = """
 columns of --csv with the rule median, after those up to target_value:
 """
-FIT = """\
+_GAIN = definitions.PAYS_UP_TO.format(gain="--gain")
+_ANSWERS = (
+    f"pays up to is {_GAIN}. efficient up to is {definitions.EFFICIENT_UP_TO}. Neither assumes a shape of the curve. "
+    "With `--assume curves` they average over 150,000 plausible curves. With `--assume nothing` they allow for every "
+    f"convex curve. The critical batch size is {definitions.CRITICAL_BATCH_SIZE} of a model, in which steps S at batch "
+    "size B are"
+)
+FIT = f"""\
 How far larger batches pay off and stay efficient, and the critical batch size, for every curve, with 90 % intervals.
 
   python -m analysis fit --store results/local
@@ -80,17 +90,15 @@ A curve is a set of studies that differ only in batch size. If the best trials w
 In the selected one, each point is the best of all trials, which is also the luckiest. In the confirmed one, each point
 is the median of repeats with new seeds, which played no part in the choice.
 
-pays up to is the first batch size at which doubling batch and devices trains less than --gain percent faster, if a step
-takes the same time. efficient up to is the last one that needs at most 1.2 times the fewest examples. Neither assumes a
-shape of the curve. With `--assume curves` they average over 150,000 plausible curves. With `--assume nothing` they
-allow for every convex curve. The critical batch size is that of a model, in which steps S at batch size B are
+{textwrap.fill(_ANSWERS, 120)}
 
   ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness
 
 The interval is a profile over both parameters, so it does not assume that the knee is a hyperbola.
 
---points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Rows that agree in all
-other columns make a curve. `steps --csv` writes such a file.
+--points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Without steps_low, steps are
+exact. An empty steps_low means that only the upper end is known. Rows that agree in all other columns make a curve.
+`steps --csv` writes such a file.
 
 --best-of fits the best of the first K trials of each study and shows how the critical batch size depends on K. Pruning
 cuts losing trials short, so pruned studies have a row only for their own number of trials.
@@ -162,7 +170,7 @@ machine, because it might not fit in memory. For imported runs, the rows name th
 SUGGEST_COLUMNS = """\
 columns of --csv, a row per suggestion:
 """
-PAYOFF = """\
+PAYOFF = f"""\
 Pay-off: up to how many devices another doubling still pays off, and what it costs.
 
   python -m analysis payoff --store results/published
@@ -180,8 +188,7 @@ Each number of devices uses its fastest batch size within the curve and the time
 over ln batch size. If neighbours are more than a factor of 4 apart only bounds hold, and a note names them. An answer
 ends at the first number of devices whose double has no times.
 
-batch size          devices and batch doubled together at the same seconds per step: from the curve only, for any
-                    hardware
+{textwrap.fill(f"batch size          {_GAIN}: from the curve only, for any hardware", 120, subsequent_indent=" " * 20)}
 measured devices    with measured seconds per step from the store, or from --measured FILE. Emulated devices and steps
                     of several trials at once are left out.
 predicted devices   with predicted seconds per step from --predicted FILE. By default they are those of one device with
@@ -232,7 +239,7 @@ Factorizations: seconds per epoch and recall on every number of cores, one row p
 KIND_COLUMNS = """\
 columns of --csv, one row per study:
 """
-EPOCHS_FIT = """
+EPOCHS_FIT = f"""
 --fit shows how far more cores pay off. A curve is a set of studies that differ only in the number of cores, on devices
 of one kind, without emulated ones. The law of seconds T on c cores is
 
@@ -242,6 +249,8 @@ It is fitted to at least three core counts by relative errors. Moving (c - 1) / 
 separated from the other two times, and counts as serial. Intervals allow for communication that grows as log2 c and
 for a step beyond half of the cores. If one of these fits much better than the law, or no law fits, the fit reports
 that the law misfits.
+
+{textwrap.fill(f"critical cores is {definitions.CRITICAL_CORES}.", 120)}
 """
 EPOCHS_FIT_COLUMNS = """
 columns of --fit --csv, one row per curve:

@@ -182,9 +182,7 @@ def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
     return costs._replace(lasted=float(np.median(lasted)) if lasted else 1.0), spent
 
 
-def _possible(
-    sizes: Sequence[float], data: Data, words: Sequence[str], least: int, *, recorded: bool
-) -> list[float]:
+def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], least: int, *, recorded: bool) -> list[float]:
     """Returns the batch sizes that can be run, rounded to multiples of ``least``, which is a sequence for tokens.
 
     A batch that is larger than all previous ones may not fit in memory, or may exceed the training set. Such batches

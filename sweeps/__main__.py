@@ -19,6 +19,7 @@ from results.storage import attempts
 from sweeps import help_text
 
 if TYPE_CHECKING:
+    from results.durable import Folder
     from results.plans.plan import Plan
     from sweeps.notify import Hook
     from sweeps.planning import Request
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 # Imports inside functions keep --help, dry runs and completed sweeps fast.
 _NAMED = 5  # maximum number of studies named in a line
-_HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
+_HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "reached", "seconds")
 
 
 @cli.guarded
@@ -109,8 +110,11 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         _show_no_rows()
         return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: printing.numbered(one.study))
-    rows = [(*one[:-1], round(one.seconds, 1)) for one in ran]
-    printing.show(_HEADER, rows, lambda: printing.table(_HEADER, [(*row[:-1], f"{row[-1]:.1f}") for row in rows]))
+    reached, notes = _reached(request.store, [one.study for one in ran])
+    rows = [(*one[:-1], reached.get(one.study), round(one.seconds, 1)) for one in ran]
+    shown = [(*row[:-2], "" if row[-2] is None else row[-2], f"{row[-1]:.1f}") for row in rows]
+    printing.show(_HEADER, rows, lambda: printing.table(_HEADER, shown, left=["study"]))
+    printing.report_some(notes, say)
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         if places:
@@ -127,6 +131,30 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
     report(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
+
+
+def _reached(folder: "Folder", names: "Sequence[str]") -> tuple[dict[str, int], list[str]]:
+    """Returns the number of stored trials that reached the first target of each study that has one, and notes."""
+    from results.rules import answers, confirmation
+    from results.storage.commits import newest_commit, read_table
+
+    counts = {}
+    notes = []
+    for name in names:
+        commit = newest_commit(folder, name)
+        if commit is None or not commit.study.search.targets:
+            continue
+        target = commit.study.search.targets[0]
+        trials = answers.of_table(read_table(commit, "measurements"), target)
+        trials = trials.where(~confirmation.is_repeat(trials.trial))
+        counts[name] = len(trials.trial)
+        goal = f"{target.metric} ≤ {target.value:g}"
+        if not counts[name]:
+            notes.append(f"{name}: no trial reached {goal}. Try an easier target, a larger budget or other ranges.")
+        elif ((trials.low == 0) & (trials.high != 1)).all():
+            why = "so their steps are only bounded. Try a harder target, or evaluate more often."
+            notes.append(f"{name}: all trials that reached {goal} did at their first evaluation, {why}")
+    return counts, notes
 
 
 def _show_no_rows() -> None:

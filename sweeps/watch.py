@@ -43,7 +43,7 @@ def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
     Args:
       folder: folder of the store.
-      row: function that returns the name, state and ledger of a study, given its name and heartbeat.
+      row: function that returns the name, state, unit and ledger of a study, given its name and heartbeat.
     """
     screen = _Screen()
     looks = _Looks(folder, row)
@@ -85,7 +85,7 @@ class _Looks:
             row = self._row(name, beat)
         self._known[name] = changed, row
         state = "running" if beat else row[1].split()[0]
-        return Study(name, state, Ledger(*row[2:]), beat)
+        return Study(name, state, Ledger(*row[3:]), beat)
 
 
 def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:

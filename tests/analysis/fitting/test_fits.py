@@ -44,9 +44,8 @@ def write_points(tmp_path, text):
 def test_true_curves_are_inside_their_intervals(swept, cli):
     code, out, err = cli("fit", "--store", swept, "--csv")
     assert (code, err) == (0, "")
-    assert (
-        out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value,estimate,trials_per_point," + HEADER
-    )
+    naming = "dataset,model,optimizer,target_metric,target_value,unit,estimate,trials_per_point,"
+    assert out.splitlines()[0] == naming + HEADER
     table = pd.read_csv(io.StringIO(out)).set_index("optimizer")
     assert list(table.index) == ["momentum", "nesterov", "sgd"]
     for optimizer, (critical, plateau, _) in TRUTH.items():
