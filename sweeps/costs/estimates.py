@@ -33,6 +33,7 @@ from sweeps.planning import Request
 
 FEW_EXAMPLES = 1e7  # in a sweep with fewer examples, only the largest networks take hours
 TIMEOUT_SECONDS = 3600.0  # timeout for compiling for a topology
+MOST_PARTS = 2**20  # of a device's share
 ENDED = "the compiler did not end"
 # Clock rates of cores in Hz, from Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
@@ -101,6 +102,21 @@ class StudyCost(NamedTuple):
         if self.verdict:
             return self.verdict.shards
         return self.counts.devices if self.counts else 1
+
+    @property
+    def microbatches(self) -> int | None:
+        """Number of parts in which a device processes its share. Without a compiler, it is estimated from the memory.
+
+        None if it does not fit, or if the memory is unknown.
+        """
+        if self.verdict:
+            return self.verdict.microbatches
+        if self.counts is None or self.machine_bytes is None or not self.fits:
+            return None
+        held, least, parts = self.counts.held_bytes, self.counts.least_bytes, self.counts.microbatches
+        while held > self.machine_bytes and parts < MOST_PARTS:
+            held, parts = least + (held - least) / 2, 2 * parts
+        return parts
 
     @property
     def idle(self) -> int:
