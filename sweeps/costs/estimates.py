@@ -33,7 +33,6 @@ from sweeps.planning import Request
 
 FEW_EXAMPLES = 1e7  # in a sweep with fewer examples, only the largest networks take hours
 TIMEOUT_SECONDS = 3600.0  # timeout for compiling for a topology
-MOST_PARTS = 2**20  # of a device's share
 ENDED = "the compiler did not end"
 # Clock rates of cores in Hz, from Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
@@ -113,10 +112,8 @@ class StudyCost(NamedTuple):
             return self.verdict.microbatches
         if self.counts is None or self.machine_bytes is None or not self.fits:
             return None
-        held, least, parts = self.counts.held_bytes, self.counts.least_bytes, self.counts.microbatches
-        while held > self.machine_bytes and parts < MOST_PARTS:
-            held, parts = least + (held - least) / 2, 2 * parts
-        return parts
+        times = math.ceil(self.counts.held_bytes / self.machine_bytes)
+        return self.counts.microbatches << (times - 1).bit_length()
 
     @property
     def idle(self) -> int:
