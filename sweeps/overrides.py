@@ -347,7 +347,7 @@ def values(override: Override) -> Iterator[str]:
     elif isinstance(value := override.value(), Glob):
         names = value.filter(options(override.key_or_group))
         if not names:
-            raise BadInput(f"{override.input_line}: this matches none of the names of {key}")
+            raise BadInput(f"{override.input_line}: this does not match a name of {key}")
         yield from (f"{key}={name}" for name in names)
     else:
         yield from (f"{key}={text}" for text in override.sweep_string_iterator())

@@ -61,7 +61,7 @@ class Counts(NamedTuple):
       precision: matmul precision, float32 or bfloat16.
       least_bytes: approximate memory of a device if its share is processed in the largest possible number of
         microbatches.
-      exchanges: collectives of a step, or None if they are not known.
+      exchanges: collectives of a step, if they are counted.
       mesh: names and sizes of the mesh axes of these collectives.
       streamed: whether each lane reads a separate data stream. If so, the default is one lane.
       group: number of examples that are normalized together, which a batch is not split below.

@@ -106,7 +106,7 @@ class StudyCost(NamedTuple):
     def microbatches(self) -> int | None:
         """Number of parts in which a device processes its share. Without a compiler, it is estimated from the memory.
 
-        None if it does not fit, or if the memory is unknown.
+        It is missing if the study does not fit, or if the memory is unknown.
         """
         if self.verdict:
             return self.verdict.microbatches
@@ -396,7 +396,7 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, float]:
     """Returns the predicted seconds of exchanges, and of those between nodes, from a probe of this machine or a table.
 
-    The result is 0 on CPUs, whose devices are emulated, and if the exchanges are not known.
+    The result is 0 on CPUs, whose devices are emulated, and if the exchanges are not counted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.exchanges:
         return 0.0, 0.0

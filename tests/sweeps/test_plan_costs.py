@@ -358,7 +358,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
     ("words", "says"),
     [
         (["topology="], "topology= is empty"),
-        (["optimizer=glob(x*)", "-m"], "optimizer=glob(x*): this matches none of the names of optimizer"),
+        (["optimizer=glob(x*)", "-m"], "optimizer=glob(x*): this does not match a name of optimizer"),
         (["batch_size=interval(1,4)", "-m"], "batch_size=interval(1,4): an interval has no list of values"),
         (["timeout=soon"], "timeout=soon is not a number of seconds above 0"),
         (["--calibration", "batch_size=4"], "takes only store=DIR, not batch_size=4"),
