@@ -320,6 +320,7 @@ def test_steps_that_were_not_published() -> None:
         ({"precision": "fp8"}, ("precision of v6e 'fp8'", "int8")),
         ({"precision": "float32"}, ("precision of v6e 'float32'",)),
         ({"row": "b200"}, ("device 'b200'",)),
+        ({"row": "cpu"}, ("device 'cpu'",)),
         ({"batch_size": 0}, ("batch_size=0",)),
         ({"slices": 0}, ("slices=0",)),
         ({"batch_size": math.nan}, ("batch_size=nan",)),
