@@ -354,6 +354,10 @@ def test_links_between_nodes_of_gpus_take_time() -> None:
     seconds = [predictions.of_step(step(n, fsdp=n)).middle for n in (8, 16, 4096)]
     assert seconds[0] < seconds[1] < seconds[2] < 1.2 * seconds[0]
     assert step_model.terms(step(16, data=2, tensor=8)).far > 0  # the all-reduce of gradients crosses nodes
+    on_gpus = [one for one in ALL if one.subset in (GPU, GPU_MIXTURE)]
+    parts = step_model.parts(published_steps.arrays(on_gpus), CONSTANTS)
+    longest = parts.products + parts.attention >= np.maximum(parts.memory, parts.links)
+    assert f"{longest.sum()} of the\n{len(on_gpus)} published steps" in MANUAL
     across, within = step_model.terms(step(16, tensor=16)), step_model.terms(step(16, data=2, tensor=8))
     assert across.far > 10 * within.far
 

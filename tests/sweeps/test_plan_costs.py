@@ -476,6 +476,15 @@ def test_absent_devices_share_only_batches_that_divide(batch_size: int, shards: 
     assert shards_of(absent, batch_size, counts._replace(devices=3456)) is None
 
 
+def test_a_failed_count_reports_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX ends its tracebacks with a remark about itself."""
+    failing = "import jax, numpy; jax.make_jaxpr(lambda x: x.reshape(3))(numpy.ones(4))"
+    monkeypatch.setattr(asked, "PROGRAM", failing)
+    study = study_of("batch_size=64")
+    with pytest.raises(asked.Unanswered, match="cannot reshape array of shape"):
+        asked._process([Question(study.plan(), 1, None, Settings())], None, lambda count: None)
+
+
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
     """A share of ResNet-50's batch has whole groups of examples that are normalized together, or even parts."""
     (study,) = planning.request(
