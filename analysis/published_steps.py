@@ -266,10 +266,8 @@ def _scales(
         raise BadInput(f"--anchor must be a compared row, such as {steps[0].row}, not {anchor}")
     (i,) = found
     scale = np.where([one.chip == steps[i].chip for one in steps], steps[i].seconds / seconds[i], 1.0)
-    near = [
-        (one.chip, one.framework, name, classes[i]) == (steps[i].chip, steps[i].framework, DENSE_CLASS, DENSE_CLASS)
-        for one, name in zip(steps, classes, strict=True)
-    ]
+    keys = [(one.chip, one.framework, name) for one, name in zip(steps, classes, strict=True)]
+    near = [key == keys[i] and classes[i] == DENSE_CLASS for key in keys]
     return scale, np.where(near, ANCHORED_RANGE, factors)
 
 

@@ -54,11 +54,6 @@ def generation(step: PublishedStep) -> str:
     return step.chip
 
 
-def framework(step: PublishedStep) -> str:
-    """Returns the framework that ran a step."""
-    return step.framework
-
-
 def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form = form) -> np.ndarray:
     """Returns the positive constants for which a form agrees best with published steps.
 

@@ -316,6 +316,8 @@ def check(override: Override) -> None:
     """Raises BadInput for words that Hydra would accept silently or reject with a long message."""
     key = override.key_or_group
     text = str(override.input_line)
+    if override.is_interval_sweep():
+        raise BadInput(f"{text}: an interval has no list of values. Use a list, such as {key}=1,2,4, or range(1,4).")
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
         raise BadInput(
             f"cannot use {text!r}. `python -m sweeps --help-keys` lists the keys, and keys cannot be removed."
@@ -345,6 +347,9 @@ def values(override: Override) -> Iterator[str]:
     if not override.is_sweep_override():
         yield f"{key}={override.get_value_element_as_str()}"
     elif isinstance(value := override.value(), Glob):
-        yield from (f"{key}={name}" for name in value.filter(options(override.key_or_group)))
+        names = value.filter(options(override.key_or_group))
+        if not names:
+            raise BadInput(f"{override.input_line}: this does not match a name of {key}")
+        yield from (f"{key}={name}" for name in names)
     else:
         yield from (f"{key}={text}" for text in override.sweep_string_iterator())

@@ -226,7 +226,8 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         verdict.needed_bytes if verdict else memory,
         "compiler" if verdict else "about",
         verdict.device_bytes if verdict else cost.machine_bytes,
-        cost.fits if cost.asked or cost.fits is False else None,  # an estimate does not guarantee that a study fits
+        # On this machine, an estimate does not guarantee that a study fits.
+        None if cost.is_attached and cost.fits else cost.fits,
         _excess(cost),
         verdict_text,
         json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
@@ -235,7 +236,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         cost.devices,
         cost.lanes,
         cost.shards,
-        verdict.microbatches if verdict else None,
+        None if cost.is_attached else cost.microbatches,
         cost.steps,
         "store" if cost.from_store else "budget",
         *(step or _UNKNOWN),

@@ -75,6 +75,7 @@ def counts_of_sizes(
             mesh=((DATA, shards),),
             streamed=workload.feed is not None,
             group=workload.group,
+            microbatches=microbatches,
         )
         for size, share in shares.items()
     }

@@ -101,7 +101,7 @@ def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
     return sums
 
 
-def from_total(operation: str, axes: str, count: int, whole: float, wire: float, mesh: Axes) -> Collective:
+def from_total(operation: str, axes: str, count: float, whole: float, wire: float, mesh: Axes) -> Collective:
     """Returns a collective that represents a row of ``totals``: the mean collective, executed ``count`` times.
 
     Groups over mixed axes consist of neighbours, and their size is derived from the wire bytes.
@@ -113,7 +113,7 @@ def from_total(operation: str, axes: str, count: int, whole: float, wire: float,
         share = wire / whole / (2 if operation == "all-reduce" else 1)
         size = round(1 / (1 - share))
     grouped = np.moveaxis(devices, along, range(-len(along), 0)).reshape(-1, size)
-    return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (count,), "")
+    return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (int(count),), "")
 
 
 def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
@@ -162,7 +162,7 @@ def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: A
 def seconds_of_totals(
     hardware: Hardware,
     mesh: Axes,
-    rows: Iterable[tuple[str, str, int, float, float]],
+    rows: Iterable[tuple[str, str, float, float, float]],
     chips: Sequence[int] | None = None,
 ) -> tuple[float, float]:
     """Returns the predicted seconds of collectives, and the part of it that is communication between nodes.

@@ -61,10 +61,11 @@ class Counts(NamedTuple):
       precision: matmul precision, float32 or bfloat16.
       least_bytes: approximate memory of a device if its share is processed in the largest possible number of
         microbatches.
-      exchanges: collectives of a step, or None if they are not known.
+      exchanges: collectives of a step, if they are counted.
       mesh: names and sizes of the mesh axes of these collectives.
       streamed: whether each lane reads a separate data stream. If so, the default is one lane.
       group: number of examples that are normalized together, which a batch is not split below.
+      microbatches: number of parts in which a device processes its share.
     """
 
     step: Work
@@ -79,6 +80,7 @@ class Counts(NamedTuple):
     mesh: tuple[tuple[str, int], ...] = ()
     streamed: bool = False
     group: int = 1
+    microbatches: int = 1
 
 
 class Verdict(NamedTuple):

@@ -161,9 +161,9 @@ def peak(row: str, precision: str) -> float:
       precision: a name in ``HALVES`` for the rate in the table, or int8 or fp8 for the rate of narrower numbers.
 
     Raises:
-      BadInput: the tables do not have the device, or no rate for this precision.
+      BadInput: the tables do not have the accelerator, or no rate for this precision.
     """
-    check_choice("device", row, HARDWARE)
+    check_choice("device", row, ACCELERATORS)
     if precision in HALVES:
         return HARDWARE[row].flops
     check_choice(f"precision of {row}", precision, [*HALVES, *(each for name, each in NARROW if name == row)])

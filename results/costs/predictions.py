@@ -85,7 +85,7 @@ CPU = Rates(
 )
 STARTING = 400  # a process's first program takes as long as compiling about this number of operations
 # Seconds per operation. That of GPUs is the geometric mean of three small networks on an H200 (docs/accelerators.md).
-# That of TPUs is set by hand, below what two published steps of ResNet-50 allow (docs/predictions.md).
+# That of TPUs is set by hand, below the bound from two published steps of ResNet-50 (docs/predictions.md).
 _LATENCY = {"tpu": 2e-7, "gpu": 6e-7}
 CALL_SECONDS = 1e-3  # host time per call on accelerators
 

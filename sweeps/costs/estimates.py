@@ -103,6 +103,19 @@ class StudyCost(NamedTuple):
         return self.counts.devices if self.counts else 1
 
     @property
+    def microbatches(self) -> int | None:
+        """Number of parts in which a device processes its share. Without a compiler, it is estimated from the memory.
+
+        It is missing if the study does not fit, or if the memory is unknown.
+        """
+        if self.verdict:
+            return self.verdict.microbatches
+        if self.counts is None or self.machine_bytes is None or not self.fits:
+            return None
+        times = math.ceil(self.counts.held_bytes / self.machine_bytes)
+        return self.counts.microbatches << (times - 1).bit_length()
+
+    @property
     def idle(self) -> int:
         """Number of devices of a topology that are unused because there are fewer trials than device groups."""
         if not self.missing or (self.verdict is None and self.absent is None):
@@ -383,7 +396,7 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
 def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, float]:
     """Returns the predicted seconds of exchanges, and of those between nodes, from a probe of this machine or a table.
 
-    The result is 0 on CPUs, whose devices are emulated, and if the exchanges are not known.
+    The result is 0 on CPUs, whose devices are emulated, and if the exchanges are not counted.
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.exchanges:
         return 0.0, 0.0

@@ -98,6 +98,7 @@ def test_large_networks_that_were_timed_on_a_gpu_are_in_the_range() -> None:
         assert found.low < 1 / per_second < found.high
 
 
+@pytest.mark.slow
 def test_published_steps_of_resnet_are_predicted_from_counts() -> None:
     """Rows R060 and R061: 8 and 16 examples per chip, of which 32 are normalized together."""
     rows = published_numbers.step_times().set_index("row")

@@ -14,6 +14,7 @@ from harness.compiled import topologies
 from harness.costs import layout_costs, microbenchmarks, network_costs, questions as asked
 from harness.costs.questions import Question
 from harness.run import Settings
+from harness.step.batch_partition import of_settings
 from results import exit_codes, printing
 from results.bad_input import BadInput
 from results.costs import predictions
@@ -55,7 +56,7 @@ def answering(
     """Has the process answer so: with counts of a device's share of a small program, and with a verdict."""
 
     def counts(question: Question) -> dict[str, Any]:
-        devices = question.plan.get("cores") or question.settings.shards or 1
+        devices = question.plan.get("cores") or of_settings(question.settings).devices
         share = [each / devices for each in (WORK | changes).values() if each != changes.get("held")]
         held = changes.get("held", 1e6)
         told = {"step": share[:6], "evaluation": share[:6], "parameters": 9, "equations": 200, "precision": "float32"}
@@ -134,12 +135,13 @@ def test_runs_over_several_devices_say_how_long_each_takes(monkeypatch: pytest.M
     (alone,) = calibration.measured([one])
     read = calibration.read_table
 
-    def changed(**columns: int) -> None:
+    def changed(**columns: int | str) -> None:
         def table(commit: Commit, name: str) -> pa.Table:
             found = read(commit, name)
             for column, value in columns.items() if name == "studies" else ():
+                values = pa.array([value] * len(found))
                 at = found.schema.get_field_index(column)
-                found = found.set_column(at, column, pa.array([value] * len(found), pa.int32()))
+                found = found.append_column(column, values) if at < 0 else found.set_column(at, column, values)
             return found
 
         monkeypatch.setattr(calibration, "read_table", table)
@@ -150,6 +152,10 @@ def test_runs_over_several_devices_say_how_long_each_takes(monkeypatch: pytest.M
     changed(device_count=8, shards=8)
     (together,) = calibration.measured([one])
     assert together.seconds == pytest.approx(alone.seconds)
+    changed(device_count=8, shards=2, mesh="data:2;model:4", layout="mlp:model")
+    (divided,) = calibration.measured([one])
+    assert divided.seconds == pytest.approx(alone.seconds)
+    assert divided.flops == pytest.approx(alone.flops / 8)
 
 
 def test_runs_on_other_numbers_of_devices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,6 +358,8 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
     ("words", "says"),
     [
         (["topology="], "topology= is empty"),
+        (["optimizer=glob(x*)", "-m"], "optimizer=glob(x*): this does not match a name of optimizer"),
+        (["batch_size=interval(1,4)", "-m"], "batch_size=interval(1,4): an interval has no list of values"),
         (["timeout=soon"], "timeout=soon is not a number of seconds above 0"),
         (["--calibration", "batch_size=4"], "takes only store=DIR, not batch_size=4"),
         (["--calibration"], "has no runs with usable times"),
@@ -415,6 +423,7 @@ def test_a_batch_that_no_number_of_absent_devices_holds_is_divided_over_all_of_t
     monkeypatch.setattr(estimates.questions, "counts_of", lambda answer: counted(answer)._replace(held_bytes=1e12))
     (one,) = rows(capsys, "batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8")
     assert (one["shards"], one["lanes"]) == (8, 1)
+    assert (one["fits"], one["microbatches"]) == (True, 64)  # 1e12 bytes on 16e9
 
 
 def test_links_of_absent_devices_can_be_changed(
@@ -454,6 +463,7 @@ def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
     )
     (one,) = rows(capsys, *words)
     assert (one["shards"], one["lanes"], one["device_memory_bytes"]) == (4, 2, 16e9)
+    assert (one["fits"], one["microbatches"]) == (True, 1)
 
 
 @pytest.mark.parametrize(("batch_size", "shards"), [(55296, 1728), (65536, 128)])
@@ -464,6 +474,15 @@ def test_absent_devices_share_only_batches_that_divide(batch_size: int, shards: 
     assert shards_of(absent, batch_size, counts._replace(held_bytes=1700 * 32e9)) == shards
     assert shards_of(absent, batch_size, counts._replace(held_bytes=1e9)) is None
     assert shards_of(absent, batch_size, counts._replace(devices=3456)) is None
+
+
+def test_a_failed_count_reports_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX ends its tracebacks with a remark about itself."""
+    failing = "import jax, numpy; jax.make_jaxpr(lambda x: x.reshape(3))(numpy.ones(4))"
+    monkeypatch.setattr(asked, "PROGRAM", failing)
+    study = study_of("batch_size=64")
+    with pytest.raises(asked.Unanswered, match="cannot reshape array of shape"):
+        asked._process([Question(study.plan(), 1, None, Settings())], None, lambda count: None)
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
