@@ -253,6 +253,8 @@ class _Run:
             lane_strategy=programs.strategy,
             shards=programs.division.shards,
             microbatches=programs.division.microbatches,
+            mesh=programs.division.mesh_text if programs.division.mesh or programs.division.layout else None,
+            layout=programs.division.layout_text or None,
             compile_seconds=self.compile_seconds,
             train_seconds=self.train_seconds,
             evaluate_seconds=self.evaluate_seconds,
