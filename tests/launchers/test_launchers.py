@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ def test_no_attempt_comes_after_the_last_number(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["attempt-999999.log"]
 
 
-def test_logs_of_attempts(tmp_path: Path) -> None:
+def test_logs_of_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = attempts.begin(tmp_path, "local")
     first.write_text(f"{first.read_text()}a line\nno newline at the end")
     attempts.end(first, -9, "by signal 9\n(Killed)")
@@ -177,6 +178,10 @@ def test_logs_of_attempts(tmp_path: Path) -> None:
     one, other = attempts.read(tmp_path)
     assert (one.number, one.launcher, one.code, one.cause) == (1, "local", -9, "by signal 9 (Killed)")
     assert attempts.printed(first) == "a line\nno newline at the end"
+    process: Any = SimpleNamespace(pid=os.getpid())
+    finished = local.Worker(0, process, process, log=first)
+    finished.ended(exit_codes.DONE, "done")
+    assert capsys.readouterr().err == "a line\nno newline at the end\n"
     assert (other.number, other.job, other.began, other.code) == (2, "17_4", None, None)
     attempts.begun(waits)
     assert attempts.read(tmp_path)[1].process == os.getpid()
