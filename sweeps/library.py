@@ -8,8 +8,9 @@
 Keys and values are listed by `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
 and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script. To use
 your own model, pass a function from a module: ``study(model=my_models.net)``, or ``model={"name": my_models.net,
-"width": 64}`` with options. An optimizer can be a dict, too: ``optimizer={"name": "my_opt:LION", "space": {"b1":
-0.9}}``, with a range or a number for each metaparameter to replace. Workers import this function, so it cannot be defined in the script or the notebook. This
+"width": 64}`` with options. Workers import this function, so it cannot be defined in the script or the notebook. An
+optimizer can be a dict of a name and of ranges or numbers that replace those of its file, such as
+``optimizer={"name": "my_opt:LION", "space": {"b1": 0.9}}``. This
 module imports others inside functions, so importing it is fast.
 """
 

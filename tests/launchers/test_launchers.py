@@ -178,10 +178,6 @@ def test_logs_of_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     one, other = attempts.read(tmp_path)
     assert (one.number, one.launcher, one.code, one.cause) == (1, "local", -9, "by signal 9 (Killed)")
     assert attempts.printed(first) == "a line\nno newline at the end"
-    process: Any = SimpleNamespace(pid=os.getpid())
-    finished = local.Worker(0, process, process, log=first)
-    finished.ended(exit_codes.DONE, "done")
-    assert capsys.readouterr().err == "a line\nno newline at the end\n"
     assert (other.number, other.job, other.began, other.code) == (2, "17_4", None, None)
     attempts.begun(waits)
     assert attempts.read(tmp_path)[1].process == os.getpid()
@@ -192,6 +188,10 @@ def test_logs_of_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "attempt-7.log").write_bytes(b"\xff\x00 no log of ours\n")
     (tmp_path / "attempt-8.log").symlink_to("/etc/hostname")
     assert [each.number for each in attempts.read(tmp_path)] == [1]
+    process: Any = SimpleNamespace(pid=os.getpid())
+    finished = local.Worker(0, process, process, log=first)
+    finished.ended(exit_codes.DONE, "done")
+    assert capsys.readouterr().err == "a line\nno newline at the end\n"
 
 
 def test_a_failed_attempt_leaves_its_log_and_verify_passes_over_it(

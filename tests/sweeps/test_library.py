@@ -79,7 +79,7 @@ def test_a_text_stays_as_it_is(text: str) -> None:
         ({"optimizer": {"name": "adm"}}, "unknown optimizer 'adm'; did you mean 'adam'"),
         (
             {"optimizer": {"nam": "adam"}},
-            "is not a dict of a name and a space, such as {'name': 'adam', 'space': {'b1'",
+            "is not a dict of a name and a space, such as {'name': 'adam', 'space'",
         ),
         ({"optimizer": {"name": "adam", "space": {"b3": 1}}}, "adam has no metaparameter 'b3'"),
         ({"batch_size": "1,2"}, "'1,2' is not an integer"),
