@@ -101,6 +101,7 @@ class Record:
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
       lanes, lane_strategy, shards, microbatches: values that were used, or None if the study's kind does not have
         lanes.
+      mesh, layout: texts of the mesh and the layout that were used, or None if no tensor was divided.
     """
 
     trials: Sequence[Trial]
@@ -118,6 +119,8 @@ class Record:
     lane_strategy: str | None = None
     shards: int | None = None
     microbatches: int | None = None
+    mesh: str | None = None
+    layout: str | None = None
 
 
 OnProgress = Callable[[RunProgress], None]

@@ -65,6 +65,7 @@ class Checkpoints:
         self.folder = folder
         self._seconds = self._interval = seconds
         self._last = time.perf_counter()
+        self._fails = False
 
     def due(self) -> bool:
         """Returns whether the next save is due."""
@@ -74,14 +75,17 @@ class Checkpoints:
     def saving(self) -> Iterator[None]:
         """Returns a context for saving. The longer a save takes, the longer the wait until the next save.
 
-        If the disk or network fails, a one-line warning is printed, and training continues. Earlier checkpoints are
-        kept.
+        If the disk or network fails, training continues, and earlier checkpoints are kept. A one-line warning is
+        printed, and printed again only after a save has worked.
         """
         began = time.perf_counter()
         try:
             yield
+            self._fails = False
         except OSError as error:
-            say(f"running trials are not saved: {error}")
+            if not self._fails:
+                say(f"running trials are not saved: {error}")
+            self._fails = True
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 

@@ -155,11 +155,15 @@ def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable
         assert np.array_equal(records["exact"].metrics[name], values, equal_nan=True)
 
 
-def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: Callable[..., BatchStudy]) -> None:
+def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(
+    make_study: Callable[..., BatchStudy], capsys: pytest.CaptureFixture[str]
+) -> None:
     planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
     study = make_study(space=planted)
     record = engine.run(study, search.draw(study, range(2)), FEW)
     assert {(ended.status, ended.steps <= 3) for ended in record.outcomes.values()} == {("INFEASIBLE", True)}
+    assert {ended.steps for ended in record.outcomes.values()} == {study.evaluations[0]}
+    assert "no trial was finite at its first evaluation" in capsys.readouterr().err
     for trial, ended in record.outcomes.items():
         losses = record.metrics["validation_loss"][record.trial == trial]
         assert np.all(np.isfinite(losses[:-1]))

@@ -11,6 +11,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ def test_no_attempt_comes_after_the_last_number(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["attempt-999999.log"]
 
 
-def test_logs_of_attempts(tmp_path: Path) -> None:
+def test_logs_of_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = attempts.begin(tmp_path, "local")
     first.write_text(f"{first.read_text()}a line\nno newline at the end")
     attempts.end(first, -9, "by signal 9\n(Killed)")
@@ -192,6 +193,10 @@ def test_logs_of_attempts(tmp_path: Path) -> None:
     (tmp_path / "attempt-7.log").write_bytes(b"\xff\x00 no log of ours\n")
     (tmp_path / "attempt-8.log").symlink_to("/etc/hostname")
     assert [each.number for each in attempts.read(tmp_path)] == [1]
+    process: Any = SimpleNamespace(pid=os.getpid())
+    finished = local.Worker(0, process, process, log=first)
+    finished.ended(exit_codes.DONE, "done")
+    assert capsys.readouterr().err == "a line\nno newline at the end\n"
 
 
 def test_a_failed_attempt_leaves_its_log_and_verify_passes_over_it(

@@ -134,7 +134,7 @@ def test_an_unknown_axis_is_named_for_every_model(task: str) -> None:
 def test_axes_of_a_divided_program_only_are_checked() -> None:
     """The kernel of the heads has named axes only if heads are divided."""
     words = ["task=pydoc_transformer", "mesh=data:2;model:2", "layout=kv:model;act_embed:model", "store=none"]
-    with pytest.raises(BadInput, match="'act_embed' and 'kv' of tensor .* would both be split over 'model'"):
+    with pytest.raises(BadInput, match=r"'act_embed' and 'kv' of tensor .* would both be split over 'model'"):
         planning.request(overrides.command_line(words))
 
 
