@@ -194,8 +194,12 @@ def _add_gain(sub: CommandParser) -> None:
     )
 
 
+def _paper_of_fit(name: str) -> None:
+    raise argparse.ArgumentTypeError(f"fit needs --store or --points. Use `payoff --paper {name}`")
+
+
 def _add_fit(sub: CommandParser) -> None:
-    _add_source(sub)
+    _add_source(sub).add_argument("--paper", type=_paper_of_fit, help=argparse.SUPPRESS)
     _add_extents(sub)
     sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
     sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")

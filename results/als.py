@@ -31,7 +31,7 @@ class Als:
       evaluation_rows: number of rows with held-out links to evaluate, half for validation and half for test. The sample
         is random, but fixed for each data set. None evaluates all rows.
       fold_in_ridge: ridge of rows that are folded in for evaluation, frequency or constant. ALX's code uses constant.
-        None uses ``ridge``.
+        The default is ``ridge``.
 
     Raises:
       BadInput: an option is unknown, or the kernel does not support the solver.

@@ -1,6 +1,5 @@
 """Parses command lines in Hydra's grammar: separates flags from overrides, and checks each word."""
 
-import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +37,6 @@ _TEXTS = (
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes
 # Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
-MANY = 12  # messages do not contain longer lists of names
 DRY_RUN, HELP_KEYS = "--dry-run", "--help-keys"
 FLAGS = ("-m", "--multirun", "-h", "--help", HELP_KEYS, DRY_RUN, *OUTPUT_FLAGS)
 
@@ -330,15 +328,7 @@ def check(override: Override) -> None:
         raise BadInput(f"{text}: presets need a plus sign. Use +{text}.")
     if key in GROUPS:
         for choice in values(override):
-            _check_named("preset" if key == "experiment" else key, choice.split("=", 1)[1], options(key))
-
-
-def _check_named(what: str, word: str, known: Sequence[str]) -> None:
-    """Raises BadInput for an unknown name. If there are many names, the message lists only the most similar ones."""
-    if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
-        few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
-        raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help-keys` lists all.")
-    check_choice(what, word, known)
+            check_choice("preset" if key == "experiment" else key, choice.split("=", 1)[1], options(key))
 
 
 def values(override: Override) -> Iterator[str]:

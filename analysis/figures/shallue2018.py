@@ -49,12 +49,10 @@ class PaperWorkloads(NamedTuple):
     Attributes:
       workloads: workloads by data set, model and optimizer.
       lines: cache of fitted lines, keyed by workload, target and counted trials. Figures share lines.
-      doubts: cache of the reasons why imported data may not be the published ones, by study.
     """
 
     workloads: Mapping[tuple[str, str, str], WorkloadStudies]
     lines: dict[object, CurveFits]
-    doubts: dict[str, set[str]]
 
 
 class BuiltPanel(NamedTuple):
@@ -82,7 +80,7 @@ def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
             found[(f"{LONGER}{one.dataset}", one.model, one.optimizer)] = one
         else:
             found[key] = one
-    return PaperWorkloads(found, {}, {})
+    return PaperWorkloads(found, {})
 
 
 def of_store(folder: Folder) -> PaperWorkloads:
@@ -299,17 +297,14 @@ def _filter(one: PaperLine) -> TrialFilter | None:
     return has_value
 
 
-def _doubts(paper: PaperWorkloads, members: Sequence[PaperLine]) -> list[str]:
+def _doubts(paper: PaperWorkloads, members: Sequence[PaperLine]) -> set[str]:
     """Returns the reasons why the imported data of a figure may not be the published ones."""
-    workloads = [workload for member in members if (workload := _workload(paper, member))]
-    named = {commit.name: commit for workload in workloads for commit in workload.commits}
-    for name, commit in named.items():
-        if name not in paper.doubts:
-            paper.doubts[name] = importer.doubts(commit) if commit.plan.get("source") == NAME else set()
-    return sorted({doubt for name in named for doubt in paper.doubts[name]})
+    workloads = [_workload(paper, member) for member in members]
+    commits = [commit for workload in workloads if workload and workload.recorded for commit in workload.commits]
+    return {doubt for commit in commits for doubt in importer.doubts(commit)}
 
 
-def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel], doubts: Sequence[str]) -> str:
+def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel], doubts: set[str]) -> str:
     """Returns the text below the title."""
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
@@ -338,7 +333,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
     if first.draws == definitions.STEPS:
         goal += " Steps are those of the first evaluation that reached the goal."
     if doubts:
-        goal += f" Imported data: {', '.join(doubts)}."
+        goal += f" Imported data: {', '.join(sorted(doubts))}."
     if any(not line.curve.rule.strict for one in built for line in one.lines):
         goal += " In studies measured here, all trials count, and equality reaches the target."
     return goal

@@ -1,6 +1,7 @@
 """Fits: the critical batch size of every curve in a store or in a file of points."""
 
 import io
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +25,10 @@ from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.narrowing import Narrowing
+from analysis.workload_studies import CURVE_COLUMNS
 from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest, number_of
-from results.printing import Report
+from results.printing import Report, say
 from results.rules import definitions
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
@@ -181,8 +183,20 @@ def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, lis
     empty = {name for name in DIFFERS if name in rows and rows[name].isna().all()}
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS, *empty}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
+    for column in [each for each in grouping if _splits(rows, each, grouping)]:
+        say(f"note: column {column} splits the points into {len(groups)} curves. Remove it if they are one curve.")
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
     return names, [of_points(_points(group)) for group in progress.track(groups, "fit", " curves", report)]
+
+
+def _splits(rows: pd.DataFrame, column: str, grouping: Sequence[str]) -> bool:
+    """Returns whether batch sizes would occur only once in each curve without a column that is not a usual name."""
+    others = [each for each in grouping if each != column]
+    return (
+        column not in CURVE_COLUMNS
+        and rows[column].nunique() > 1
+        and not rows.duplicated([*others, "batch_size"]).any()
+    )
 
 
 def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | None = None) -> PointsFit:

@@ -79,7 +79,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
 def doubts(commit: Commit) -> set[str]:
     """Returns the ways in which the sources of a study differ from the published archive, by their stored sha256."""
     versions = commits.read_table(commit, "studies")["package_versions"].drop_null().to_pylist()
-    digests = {str(json.loads(text)[ARCHIVE]) for text in versions} - SHA256
+    digests = {str(json.loads(text).get(ARCHIVE, UNPACKED)) for text in versions} - SHA256
     return {each if each == UNPACKED else f"not the published archive, but sha256 {each[:8]}…" for each in digests}
 
 

@@ -376,7 +376,7 @@ def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_o
 
 @pytest.mark.parametrize(
     ("preset", "count", "devices"),
-    [("quickstart", 70, 8), ("mesh_tf_bert", 6, 512), ("megatron", 12, 256), ("cores", 32, 2)],
+    [("quickstart", 70, 8), ("mesh_tf_bert", 6, 512), ("mesh_tf_lm", 1, 512), ("megatron", 12, 256), ("cores", 32, 2)],
 )
 def test_presets_are_distinct_layouts_on_as_many_devices(preset: str, count: int, devices: int) -> None:
     line = overrides.command_line([f"+experiment=layouts/{preset}", "-m"])

@@ -369,7 +369,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v9:2x2"], "unknown TPU version 'v9'"),
         (["topology=h100:8"], "For a GPU, use device=NAME devices=N, such as device=h100 devices=8"),
         (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
-        (["+experiment=zzzz"], "The nearest are"),
+        (["+experiment=zzzz"], "unknown preset 'zzzz'; the nearest are "),
         (["device=h1000"], "unknown device 'h1000'; did you mean 'h100'? choices: "),
         (["device=h100", "devices=0"], "devices=0 is not a number of devices"),
         (["device=h100", "devices=8", "shards=3"], "8 devices cannot be divided into groups of shards=3"),

@@ -53,7 +53,7 @@ def run(
     if not path.exists():
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
     root = path.resolve()
-    warnings = ImportWarnings()
+    warnings = ImportWarnings(by_reason=True)
     found = read(root, run_map, warnings, raw=raw)
     if not found:
         report(f"error: no file in {path} can be imported with files: {run_map.files}")
