@@ -208,7 +208,7 @@ def _texts(request: "Request", store: str, machines: Machines, options: Options)
         if name in texts:
             raise BadInput(f"two studies have the name {name}. Write their manifests with different name=…")
         comments = [study.name]
-        if machines.compute_type is not None:
+        if machines.compute_type:
             comments += [_GCLUSTER, gcluster(name, commands[0], store, machines, options)]
         plain = yaml.safe_dump(made, sort_keys=False, width=1000)
         texts[name] = "".join(f"# {printable(comment)}\n" for comment in comments) + plain
