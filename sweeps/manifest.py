@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 # Imports inside functions keep --help fast.
 _OPTIONS = tuple(field.name for field in dataclasses.fields(Options) if field.name not in MAPS)
-OWN = ("topology", "machine", "gpu", "gpus", "hosts", "slices", "out", *_OPTIONS)
+OWN = ("topology", "machine", "gpu", "gpus", "hosts", "slices", "reservation", "out", *_OPTIONS)
 _EXAMPLES = ("task=digits_fc batch_size=1,16,256 topology=v5e:2x2 image=IMAGE store=gs://BUCKET/FOLDER -m",)
 _ACCOUNT = {"s3": "AWS_REGION", "az": "AZURE_STORAGE_ACCOUNT_NAME"}  # variables that pods need to use a store
 _GCLUSTER = (
@@ -95,8 +95,7 @@ def main(argv: list[str]) -> int:
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
     """Writes a file for each JobSet. Raises BadInput if the folder has other files that kubectl would apply too."""
-    suffixes = (".yaml", ".yml", ".json")
-    others = sorted(p.name for p in folder.glob("*") if p.suffix in suffixes and p.stem not in texts)
+    others = sorted(path.name for path in folder.glob("*.y*ml") if path.stem not in texts)
     if others:
         raise BadInput(
             f"out={folder} has {number_of(len(others), 'file')} of other manifests, such as {others[0]}, which kubectl "
@@ -158,16 +157,17 @@ def _options(given: dict[str, str], store: str, machines: Machines) -> Options:
         )
     values: dict[str, Any] = {key: given[key] for key in _OPTIONS if key in given}
     for key in ("spot", "privileged"):
-        if key in values:
-            if values[key] not in ("true", "false"):
-                raise BadInput(f"{key}={values[key]} is not true or false")
-            values[key] = values[key] == "true"
+        if values.setdefault(key, "false") not in ("true", "false"):
+            raise BadInput(f"{key}={values[key]} is not true or false")
+        values[key] = values[key] == "true"
     if "restarts" in values:
         values["restarts"] = _count(given, "restarts")
     for key in MAPS:
         if key in given:
             raise BadInput(f"{key}={given[key]} needs a name. Write {key}.NAME={given[key]}.")
         values[key] = {word.partition(".")[2]: given[word] for word in sorted(given) if word.partition(".")[0] == key}
+    if "reservation" in given:
+        values["selector"]["cloud.google.com/reservation-name"] = given["reservation"]
     options = Options(**values)
     options.check()
     if options.name is not None:
@@ -209,7 +209,7 @@ def _texts(request: "Request", store: str, machines: Machines, options: Options)
         if name in texts:
             raise BadInput(f"two studies have the name {name}. Write their manifests with different name=…")
         comments = [study.name]
-        if machines.compute_type is not None:
+        if machines.compute_type:
             comments += [_GCLUSTER, gcluster(name, commands[0], store, machines, options)]
         plain = yaml.safe_dump(made, sort_keys=False, width=1000)
         texts[name] = "".join(f"# {printable(comment)}\n" for comment in comments) + plain

@@ -15,8 +15,8 @@ The table shows the host and the attempt of each running study, and the time sin
 listed below the table. If the last attempt at an unfinished study failed, its cause and its log are listed. Additional
 lines show how similar studies differ.
 
---watch (or watch=true) shows the running studies, their speed and the time left, updated every second (every ten seconds
-in a bucket) until no study is running or queued. In that case, the exit code is 1 if there are unfinished studies.
+--watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
+running or queued. In a bucket, it is updated every ten seconds. The exit code is 1 if there are unfinished studies.
 
 --csv and --json print only the table, without totals. --wide prints all columns on a terminal.
 """

@@ -1,7 +1,7 @@
 """Fits: the critical batch size of every curve in a store or in a file of points."""
 
 import io
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 

@@ -131,7 +131,7 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
     JAX aborts the child if host 0 is lost or never connects. The child receives any SIGTERM sent to this process, and
-    ends with this process. While the child does not train, there is nothing to save, so it is killed instead. (JAX
+    ends with this process. While the child does not train, it has no steps to save, so it is killed instead. (JAX
     handles SIGTERM, and the child would compile to the end.)
 
     Args:

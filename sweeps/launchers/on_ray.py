@@ -114,15 +114,12 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         queue.pop()
                     else:
                         break
-                for reference in _done(ray, [*_processes(running), *slices.coming]):
+                for reference in _done(ray, running, slices.coming):
                     if reference in slices.coming:
                         task = _begin_on_slice(ray, asked, launch, *slices.coming.pop(reference), wishes)
                         running[task.references[0]] = task
                         continue
-                    task = _processes(running).get(reference)
-                    if task is None:  # another of its processes has just ended
-                        continue
-                    del running[task.references[0]]
+                    task = running.pop(reference)
                     end = _ended(ray, task)
                     study = studies[task.study]
                     slices.retry()
@@ -245,17 +242,15 @@ def address() -> str:
     return str(ray.util.get_node_ip_address())
 
 
-def _done(ray: Any, references: list[Any]) -> list[Any]:
-    """Returns the references that become ready within a second."""
+def _done(ray: Any, running: Mapping[Any, Task], coming: Mapping[Any, Any]) -> list[Any]:
+    """Returns the first reference of each task of which a process ends within a second, and slices that get ready."""
+    first = {reference: task.references[0] for task in running.values() for reference in task.references}
+    references = [*first, *coming]
     if not references:
         time.sleep(LOOK_SECONDS)
         return []
-    return list(ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0])
-
-
-def _processes(running: Mapping[Any, Task]) -> dict[Any, Task]:
-    """Returns the running tasks by the references of all of their processes."""
-    return {reference: task for task in running.values() for reference in task.references}
+    ready = ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0]
+    return list(dict.fromkeys(first.get(reference, reference) for reference in ready))
 
 
 def _begin(ray: Any, asked: Config, launch: Launch, study: Plan, wishes: Path) -> Task:

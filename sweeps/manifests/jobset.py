@@ -152,8 +152,7 @@ def _pod(words: Sequence[str], machines: Machines, options: Options) -> Fields:
     by_index = machines.hosts > 1
     escaped = [word.replace("$", "$$") for word in words]  # Kubernetes replaces $(NAME)
     taints = {"cloud.google.com/gke-spot": "true"} if options.spot else {}
-    reserved = {"cloud.google.com/reservation-name": options.reservation} if options.reservation else {}
-    selector = {**machines.labels, **taints, **reserved, **options.selector}
+    selector = {**machines.labels, **taints, **options.selector}
     taints |= {"kubernetes.io/arch": "arm64"} if machines.arm else {}
     tolerated = [{"key": machines.resource, "operator": "Exists", "effect": "NoSchedule"}]
     for key, value in taints.items():

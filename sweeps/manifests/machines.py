@@ -25,7 +25,7 @@ class Machines(NamedTuple):
       devices: number of chips or GPUs per host.
       resource: name of the Kubernetes resource for the devices.
       labels: labels of the nodes.
-      compute_type: name of the machine type, as given to `gcluster job submit --compute-type`, or None without one.
+      compute_type: name of the machine type, as given to `gcluster job submit --compute-type`, or an empty text.
       topology: topology of a TPU slice.
       arm: whether the hosts have Arm processors, so that they need an image for linux/arm64.
     """
@@ -35,7 +35,7 @@ class Machines(NamedTuple):
     devices: int
     resource: str
     labels: Mapping[str, str]
-    compute_type: str | None
+    compute_type: str
     topology: str | None = None
     arm: bool = False
 
@@ -69,9 +69,9 @@ FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 SEVERAL_HOSTS = 4  # chips of each host in a slice of several hosts
 
-# Compute types of gcluster by number of GPUs per host, by the label ``GPU`` of nodes. There is none for T4.
-GPUS: Mapping[str, Mapping[int, str | None]] = {
-    "nvidia-tesla-t4": dict.fromkeys((1, 2, 4)),
+# Compute types of gcluster by number of GPUs per host, by the label ``GPU`` of nodes. T4 does not have one.
+GPUS: Mapping[str, Mapping[int, str]] = {
+    "nvidia-tesla-t4": dict.fromkeys((1, 2, 4), ""),
     "nvidia-l4": {n: f"l4-{n}" for n in (1, 2, 4, 8)},
     "nvidia-tesla-a100": {n: f"a100-40gb-{n}" for n in (1, 2, 4, 8)} | {16: "a2-megagpu-16g"},
     "nvidia-a100-80gb": {n: f"a100-80gb-{n}" for n in (1, 2, 4, 8)},

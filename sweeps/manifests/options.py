@@ -34,7 +34,6 @@ _RULES: Mapping[str, Rule] = {
     "priority": _NAME,
     "account": _NAME,
     "secret": _NAME,
-    "reservation": _VALUE,
 }
 MAPS: Mapping[str, tuple[Rule, Rule]] = {  # rules for the keys of options such as env.NAME=VALUE, and for their values
     "env": (("[A-Za-z_][A-Za-z0-9_]*", "a name of a variable"), ("(?s).*", "a text")),
@@ -68,7 +67,6 @@ class Options:
       name: prefix of the names of JobSets. By default, the name of the workload.
       restarts: maximum number of restarts, excluding free restarts.
       secret: Secret of Kubernetes whose entries are environment variables of the pods.
-      reservation: reservation of Compute Engine that the nodes belong to.
       privileged: whether containers are privileged.
       env: environment variables.
       selector: additional labels of the nodes.
@@ -85,7 +83,6 @@ class Options:
     name: str | None = None
     restarts: int = 3
     secret: str | None = None
-    reservation: str | None = None
     privileged: bool = False
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     selector: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -103,11 +100,6 @@ class Options:
                 check(f"{option}.{key}", value, value_rule)
         if secret := next(filter(_SECRET.search, self.env), None):
             raise BadInput(f"env.{secret} may be a credential, which does not belong in a manifest. Use secret=NAME.")
-        paths = [text.partition(":")[2] for text in self.volume.values()]
-        if len(set(paths)) < len(paths):
-            raise BadInput(f"two volumes have the same path: {', '.join(sorted(paths))}. Give each its own path.")
-        if self.reservation is not None and self.spot:
-            raise BadInput("spot nodes cannot belong to a reservation. Leave out spot= or reservation=.")
         if self.placement not in (None, EXCLUSIVE, ANYWHERE):
             if not re.fullmatch(f"{_DOMAIN}/{_WORD}", self.placement or ""):
                 raise BadInput(
