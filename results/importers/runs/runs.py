@@ -72,6 +72,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       run_map: the map.
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
+    counters.check(log, run_map)
     notes = [*log.notes]
     metrics, again, smooth = {}, 0, []
     for metric in run_map.metrics:
@@ -92,7 +93,6 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         notes.append(f"{again:,} rows before a restart left out")
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
-    counters.check(log, run_map)
     rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda each: len(each.step))
     steps = int(max(each.step[-1] for each in (rows, *metrics.values())))
     status, reason = _ending(log, run_map, metrics, rows, steps)
