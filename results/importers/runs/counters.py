@@ -8,22 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from results.bad_input import BadInput
+from results.importers.runs.counter_names import kind
 from results.importers.runs.log import Log, integer, product
-from results.importers.runs.run_map import EPOCHS, STEPS, WANDB, Metric, RunMap
+from results.importers.runs.run_map import STEPS, WANDB, Metric, RunMap
 from results.importers.untrusted import Unusable
 
 LAST_STEP = 2**31 - 1
 MOST_APART = 2.0  # ratio of two counters of steps, above which one of them counts something else
 UNIX_TIME = 10**9  # seconds since 1970; larger steps may be times
-KINDS = {
-    "step steps global_step iteration iterations iter iters update updates num_updates train_step": "iterations",
-    " ".join(EPOCHS): "epochs",
-    "samples examples consumed_samples samples_seen examples_seen num_samples consumed_train_samples": "examples",
-    "tokens consumed_tokens tokens_seen num_tokens total_tokens num_input_tokens_seen": "tokens",
-    "time seconds wall_time timestamp elapsed elapsed_time runtime time_total_s time_this_iter_s": "times",
-}
 _EXAMPLES = re.compile("sample|token|example")
-_KIND_OF = {name: kind for names, kind in KINDS.items() for name in names.split()}
 
 
 class Track(NamedTuple):
@@ -40,10 +33,11 @@ class Track(NamedTuple):
     order: np.ndarray
 
     def at(self, moment: float) -> tuple[float, float]:
-        """Returns the range of the counter at a place between its first and its last row."""
-        before, after = np.searchsorted(self.order, moment, "right") - 1, np.searchsorted(self.order, moment, "left")
-        values = float(self.step[before]), float(self.step[after])
-        return min(values), max(values)
+        """Returns the range of the counter at a place in the log. Before its first row, it is at least 0."""
+        before = int(np.searchsorted(self.order, moment, "right")) - 1
+        after = int(np.searchsorted(self.order, moment, "left"))
+        values = self.step[before] if before >= 0 else 0, self.step[min(after, len(self.step) - 1)]
+        return float(min(values)), float(max(values))
 
 
 class Disagreement(NamedTuple):
@@ -77,22 +71,14 @@ def _track(name: str, step: np.ndarray, order: np.ndarray) -> Track:
 def _together(first: Track, second: Track) -> tuple[tuple[float, float], tuple[float, float]]:
     """Returns the ranges of two counters at the last place in the log that both have.
 
-    If a log has one counter before the other, and does not continue it, it is not in the order of training. Then the
-    ends are returned.
+    If a log has one counter before the other, and they do not continue each other, its rows are not in the order of
+    training. Then the ends are returned.
     """
-    moment = min(first.order[-1], second.order[-1])
-    if moment >= max(first.order[0], second.order[0]) and first.order[0] < first.order[-1]:
-        return first.at(moment), second.at(moment)
-    before, after = sorted((first, second), key=lambda track: track.order[-1])
-    if before.step[-1] <= after.step[0] and before.order[-1] < after.order[0]:
-        return (0.0, math.inf), (0.0, math.inf)
-    (end, other_end) = float(first.step[-1]), float(second.step[-1])
-    return (end, end), (other_end, other_end)
-
-
-def kind(name: str) -> str:
-    """Returns the kind of counter that a column is by its name, one of the values of ``KINDS``, or an empty string."""
-    return _KIND_OF.get(name.rpartition("/")[2].lower().strip("_ ").replace(" ", "_"), "")
+    earlier, later = sorted((first, second), key=lambda track: float(track.order[-1]))
+    moment = float(earlier.order[-1])
+    if moment <= later.order[0] and earlier.step[-1] > later.step[0]:
+        moment = math.inf
+    return first.at(moment), second.at(moment)
 
 
 def steps(counts: np.ndarray, metric: str, log: Log, run_map: RunMap) -> np.ndarray:
@@ -164,11 +150,11 @@ def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator
 
     The metric may be ahead of a counter without such a text, which may count something else.
     """
+    if metric.name in run_map.step:
+        return
     imported = {other.tag for other in run_map.metrics}
     for tag in imported & log.series.keys() - {metric.tag}:
         yield _track(tag, log.series[tag].step, log.order[tag]), ""
-    if metric.name in run_map.step:
-        return
     batch_size = product("batch_size", run_map.batch_size, log)
     apart = ~np.isin(log.order.get("", np.zeros(0)), track.order)
     if apart.any():
@@ -181,7 +167,7 @@ def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator
             per_step = _per_step(kind(tag), batch_size, log, run_map)
             if per_step and grows and not run_map.examples_seen:
                 yield counted._replace(step=rows.value / per_step), f"examples_seen: {tag}, or the global batch_size"
-        elif kind(tag) == "iterations":
+        elif kind(tag) == "steps":
             if grows and _is_telling(tag, run_map):
                 yield counted, f"step: {tag}" if tag.endswith("global_step") else ""
         elif not kind(tag) and "" not in log.order and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
