@@ -15,7 +15,6 @@ from results.importers.untrusted import Unusable
 
 LAST_STEP = 2**31 - 1
 MOST_APART = 2.0  # ratio of two counters of steps, above which one of them counts something else
-UNIX_TIME = 10**9  # seconds since 1970; larger steps may be times
 _EXAMPLES = re.compile("sample|token|example")
 
 
@@ -120,67 +119,54 @@ def find_disagreement(log: Log, run_map: RunMap) -> Disagreement | None:
     Steps are compared at the last place in the log that both have, so a metric that was logged for a short time agrees.
     """
     for metric in run_map.metrics:
-        if metric.tag not in log.series:
+        if metric.tag not in log.series or metric.name in run_map.step:
             continue
-        rows = log.series[metric.tag]
-        track = _track(metric.tag, rows.step, log.order[metric.tag])
-        last, time = float(rows.step[-1]), float(rows.seconds[-1])
-        if last > UNIX_TIME and abs(last - time) < 0.01 * time:
-            return Disagreement(metric.name, metric.tag, last, "the time", time, 1.0, "step: COLUMN with the step")
-        for other, key in _others(metric, track, log, run_map):
+        track = _track(metric.tag, log.series[metric.tag].step, log.order[metric.tag])
+        for other, key, both in _others(metric, track, log, run_map):
             (low, high), (other_low, other_high) = _together(track, other)
-            if other_low > MOST_APART * max(high, 1.0):
-                end, other_end = high, other_low
-            elif key and low > MOST_APART * max(other_high, 1.0):
-                end, other_end = low, other_high
-            else:
-                continue
-            from_zero = int(track.step.min() == 0)
-            ratio = float(f"{other_end / max(end + from_zero, 1.0):.4g}")
-            key = key or _steps_per_epoch(metric.name, ratio, from_zero, run_map)
-            return Disagreement(metric.name, metric.tag, end, other.name, other_end, ratio, key)
-        if _equals_epochs(metric, track, log, run_map):
-            key = f"steps_per_epoch: {{{metric.name}: N}}, with 1 if an epoch is one step"
-            return Disagreement(metric.name, metric.tag, last, "its epoch", last, math.nan, key)
+            is_ahead = both and low > MOST_APART * max(other_high, 1.0)
+            if is_ahead or other_low > MOST_APART * max(high, 1.0):
+                ends = (low, other_high) if is_ahead else (high, other_low)
+                from_zero = int(track.step.min() == 0)
+                ratio = float(f"{ends[1] / max(ends[0] + from_zero, 1.0):.4g}")
+                key = key or _steps_per_epoch(metric.name, ratio, from_zero, run_map)
+                return Disagreement(metric.name, metric.tag, ends[0], other.name, ends[1], ratio, key)
     return None
 
 
-def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator[tuple[Track, str]]:
-    """Yields the counters to compare with a metric, and the text of the map that settles it if it is not per epoch.
+def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator[tuple[Track, str, bool]]:
+    """Yields the counters to compare with a metric, the text of the map that settles it, and whether both must agree.
 
-    The metric may be ahead of a counter without such a text, which may count something else.
+    Otherwise, the metric may be ahead of the counter, which may count something else. Without a text, it is per epoch.
     """
-    if metric.name in run_map.step:
-        return
     imported = {other.tag for other in run_map.metrics}
-    for tag in imported & log.series.keys() - {metric.tag}:
-        yield _track(tag, log.series[tag].step, log.order[tag]), ""
     batch_size = product("batch_size", run_map.batch_size, log)
+    telling = not run_map.counter().column.endswith("global_step")
+    stated = "" in run_map.step or bool(run_map.examples_seen)
     apart = ~np.isin(log.order.get("", np.zeros(0)), track.order)
     if apart.any():
-        yield _track("other rows", log.rows.step[apart], log.order[""][apart]), ""
-    for tag in log.series.keys() - imported:
-        rows = log.series[tag]
-        counted = _track(tag, rows.value, log.order[tag])
-        grows = rows.value[0] < rows.value[-1] == rows.value.max()
-        if kind(tag) in ("examples", "tokens"):
-            per_step = _per_step(kind(tag), batch_size, log, run_map)
-            if per_step and grows and not run_map.examples_seen:
-                yield counted._replace(step=rows.value / per_step), f"examples_seen: {tag}, or the global batch_size"
-        elif kind(tag) == "steps":
-            if grows and _is_telling(tag, run_map):
-                yield counted, f"step: {tag}" if tag.endswith("global_step") else ""
-        elif not kind(tag) and "" not in log.order and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
-            ahead = rows.step[-1] / max(track.step[-1], 1)
-            if abs(ahead / batch_size - 1) > 0.01:
-                yield counted._replace(step=rows.step), ""
-
-
-def _is_telling(tag: str, run_map: RunMap) -> bool:
-    """Returns whether a counter of iterations says something about the step that the map states."""
-    if tag == STEPS[WANDB] or run_map.counter().column.endswith("global_step"):
-        return False
-    return tag.endswith("global_step") or not ("" in run_map.step or run_map.examples_seen)
+        yield _track("other rows", log.rows.step[apart], log.order[""][apart]), "", False
+    for tag, rows in log.series.items():
+        beside, counted = _track(tag, rows.step, log.order[tag]), _track(tag, rows.value, log.order[tag])
+        unit, is_global = kind(tag), tag.endswith("global_step")
+        if tag in imported:
+            if tag != metric.tag:
+                yield beside, "", False
+        elif not unit and "" not in log.order and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
+            if abs(rows.step[-1] / max(track.step[-1], 1) / batch_size - 1) > 0.01:
+                yield beside, "", False
+        elif not rows.value[0] < rows.value[-1] == rows.value.max():
+            continue  # does not count
+        elif unit == "epochs" and not run_map.factors(metric.name) and not run_map.examples_seen:
+            key = f"steps_per_epoch: {{{metric.name}: N}}, with 1 if an epoch is one step"
+            yield counted._replace(name=f"3 x {tag}", step=3 * counted.step), key, False
+        elif unit in ("examples", "tokens") and not run_map.examples_seen:
+            per_step = _per_step(unit, batch_size, log, run_map)
+            if per_step:
+                key = f"examples_seen: {tag}, or the global batch_size"
+                yield counted._replace(name=f"{tag} / batch size", step=counted.step / per_step), key, True
+        elif unit == "steps" and telling and tag != STEPS[WANDB] and (is_global or not stated):
+            yield counted, f"step: {tag}" if is_global else "", is_global
 
 
 def _per_step(unit: str, batch_size: int, log: Log, run_map: RunMap) -> float:
@@ -191,23 +177,9 @@ def _per_step(unit: str, batch_size: int, log: Log, run_map: RunMap) -> float:
     return batch_size if unit == "examples" else batch_size * (length or 0)
 
 
-def _equals_epochs(metric: Metric, track: Track, log: Log, run_map: RunMap) -> bool:
-    """Returns whether a metric ends at about the same step as an epoch."""
-    if metric.name in run_map.step or run_map.factors(metric.name) or run_map.examples_seen:
-        return False
-    for tag in log.series:
-        if kind(tag) == "epochs":
-            epochs = _track(tag, log.series[tag].value, log.order[tag])
-            (_, step), (epoch, _) = _together(track, epochs)
-            if epoch >= 3 and step <= epoch + 1:
-                return True
-    return False
-
-
 def _steps_per_epoch(metric: str, ratio: float, from_zero: int, run_map: RunMap) -> str:
     if run_map.factors(metric):
         return f"a value of steps_per_epoch for {metric} that is {ratio:g} times as large"
-    first = (
-        f" and step: {{{metric}: {run_map.counter(metric).column} + 1}}, because it starts at 0" if from_zero else ""
-    )
+    column = run_map.counter(metric).column
+    first = f" and step: {{{metric}: {column} + 1}}, because it starts at 0" if from_zero else ""
     return f"steps_per_epoch: {{{metric}: {ratio:g}}}{first}, or step by metric"
