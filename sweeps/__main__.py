@@ -6,7 +6,6 @@ from results.durable import Folder
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.__main__")
 
-import functools
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ from sweeps import help_text
 if TYPE_CHECKING:
     from results.durable import Folder
     from results.plans.plan import Plan
-    from sweeps.notify import Hook
     from sweeps.planning import Request
     from sweeps.run import StudyOutcome
 
@@ -45,12 +43,9 @@ def main(argv: list[str]) -> int:
     if words.dry_run:
         return _dry_run(request)
     from sweeps.launching import LAUNCHERS
-    from sweeps.notify import Hook
 
     launcher = LAUNCHERS[request.launcher["name"]]
-    hook = Hook(request.notify, request.store)
-    run = functools.partial(hook.around, lambda: _sweep(request, hook))
-    return launcher.around(request.launcher, planning.digest(request), run)
+    return launcher.around(request.launcher, planning.digest(request), lambda: _sweep(request))
 
 
 def _note_withdrawn(folder: Folder) -> None:
@@ -79,7 +74,7 @@ def _dry_run(request: "Request") -> int:
     return 0
 
 
-def _sweep(request: "Request", hook: "Hook") -> int:
+def _sweep(request: "Request") -> int:
     """Runs the trials of a request that are missing from its store, and returns the exit code."""
     from sweeps import planning
     from sweeps.kind_configs import READERS
@@ -102,7 +97,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     from sweeps.launchers.launcher import WorkerLost
 
     try:
-        outcomes = _run(request, to_run, missing, hook)
+        outcomes = _run(request, to_run, missing)
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
@@ -190,9 +185,7 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
         )
 
 
-def _run(
-    request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int], hook: "Hook"
-) -> "list[StudyOutcome]":
+def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
     """Runs studies and shows their progress."""
     from sweeps import planning
     from sweeps.costs.forecast import Forecast
@@ -203,5 +196,5 @@ def _run(
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
     limit = request.settings.time_limit_seconds
     forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here, notify=hook.send) as display:
+    with Display(request.store, forecast, beats=launcher.here) as display:
         return planning.run(request, to_run, display.hear, display.show)

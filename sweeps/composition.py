@@ -245,9 +245,7 @@ def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _
 
 
 def _words(point: Iterable[Override]) -> Words:
-    words = tuple(
-        str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
-    )
+    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
     return (*words, "-m") if any(o.key_or_group == "experiment" for o in point) else words
 
 

@@ -60,7 +60,7 @@ _ACCOUNT = {"s3": "AWS_REGION", "az": "AZURE_STORAGE_ACCOUNT_NAME"}  # variables
 _GCLUSTER = (
     "equivalent line for gcluster, as of commit 1047080, untested, without env, secret, volumes and node labels:"
 )
-_OF_COMMANDS = re.compile(r"(launcher|limits\.sweep|notify)\b")
+_OF_COMMANDS = re.compile(r"(launcher|limits\.sweep)\b")
 
 
 @cli.guarded

@@ -24,7 +24,6 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 OF_PAIRS = ("mesh", "layout")  # keys whose values are pairs separated by commas or semicolons
 # Keys whose values may contain arbitrary characters.
 _TEXTS = (
-    "notify",
     "tasks",
     "ratings.path",
     "ratings.heldout",
@@ -37,6 +36,7 @@ _TEXTS = (
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes
 # Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
+REMOVED = {"notify": "Run your command after the sweep, and test the exit code of the sweep there."}
 DRY_RUN, HELP_KEYS = "--dry-run", "--help-keys"
 FLAGS = ("-m", "--multirun", "-h", "--help", HELP_KEYS, DRY_RUN, *OUTPUT_FLAGS)
 
@@ -322,6 +322,8 @@ def check(override: Override) -> None:
         )
     if key in RENAMED:
         raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}.")
+    if key in REMOVED:
+        raise BadInput(f"{key} was removed. {REMOVED[key]}")
     if "???" in text:  # OmegaConf's marker of a missing value
         raise BadInput(f"{text}: a value is needed")
     if key == "experiment" and not override.is_add():

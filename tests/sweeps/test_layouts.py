@@ -201,6 +201,7 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
         (["step.optimizer=adan"], "unknown optimizer 'adan'; did you mean 'adam'?"),
         (["step.precision=float16"], "unknown step.precision 'float16'"),
         (["refused=store"], "refused is now on_invalid. Use on_invalid=record"),
+        (["notify=command"], "notify was removed. Run your command after the sweep"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
