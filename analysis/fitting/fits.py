@@ -334,10 +334,11 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
         cells = {"": str(i)} | {name: "" if pd.isna(row[name]) else str(row[name]) for name in naming}
         in_doubt = not set(OF_SEARCH).isdisjoint(row["doubts"].split(", "))
         for heading, name in (("pays up to", "pays"), ("efficient up to", "efficient")):
-            extent = Extent(*(row[f"{name}_up_to{end}"] for end in ("", "_low", "_high")), row[f"{name}_verdict"])
+            best, low, high = (row[f"{name}_up_to{end}"] for end in ("", "_low", "_high"))
+            extent = Extent(best, low, high, row[f"{name}_verdict"])
             cells[heading] = extent_in_words(extent, in_doubt=in_doubt)
-        critical = (row[f"critical_batch_size{end}"] for end in ("", "_low", "_high"))
-        cells["critical batch size"] = text.answer(*critical, row["verdict"])
+        best, low, high = (row[f"critical_batch_size{end}"] for end in ("", "_low", "_high"))
+        cells["critical batch size"] = text.answer(best, low, high, row["verdict"])
         cells |= {
             "verdict": text.verdict_in_words(row["verdict"], in_doubt=bool(row["doubts"])),
             "s_min": text.number(row["s_min"]),

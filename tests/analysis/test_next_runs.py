@@ -167,6 +167,13 @@ def test_a_batch_that_cannot_be_run_is_never_suggested() -> None:
     assert found.best and max(one.batch_size for one in found.best) <= 1411
 
 
+def test_suggested_batches_of_tokens_hold_whole_sequences() -> None:
+    sizes = 1024.0 * 2 ** np.arange(5)
+    data = Data(sizes, sizes, sizes, None, np.ones(5))
+    possible = next_runs._possible([1.4 * 1024, 2.6 * 1024, 10.0, 40_000.3], data, [], 1024, recorded=True)
+    assert possible == [3072, 39 * 1024]
+
+
 def test_the_simulation_follows_suggestions_to_a_narrow_interval() -> None:
     scenario = simulation.Scenario("middle", "sharp", simulation.DENSE, "luck 0.08", "ratio 1.1")
     lines: list[str] = []

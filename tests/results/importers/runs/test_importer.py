@@ -1,5 +1,6 @@
 """Importing runs into a store: maps, numbers of trials, importing again, kills and units."""
 
+import io
 import json
 import os
 import subprocess
@@ -28,6 +29,8 @@ metaparameters: {learning_rate: path:learning_rate}
 metrics: {validation_loss: loss}
 targets: {validation_loss: 1.0}
 """
+TOKENS = MAP.replace("path:batch_size", "[path:batch_size, 128]") + "unit: tokens\nsequence_length: 128\n"
+SEQUENCES = MAP + "unit: sequences\nsequence_length: 128\n"
 SIZES = (8, 16, 32, 64, 128, 256, 512)
 
 
@@ -234,39 +237,47 @@ def test_the_batch_size_is_a_product_and_a_short_run_is_lost(logs: Path) -> None
     assert set(tables.trials["status"]) == {"INCOMPLETE"} and set(tables.trials["reason"]) == {"lost"}
 
 
-def test_units_are_never_mixed(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tokens = MAP.replace("optimizer: sgd", "optimizer: adam\nunit: tokens\nsequence_length: 128")
-    tokens = tokens.replace("batch_size: path:batch_size", "batch_size: [path:batch_size, 128]")
-    sequences = MAP.replace("optimizer: sgd", "optimizer: sgd\nunit: sequences\nsequence_length: 128")
-    for text in (tokens, sequences):
+@pytest.fixture
+def two_units(logs: Path) -> Path:
+    """A store with the same runs in tokens and in sequences of 128 tokens."""
+    for text in (TOKENS, SEQUENCES):
         assert import_runs(logs, text) == 0
-    studies = store.read(logs.parent / "store").studies
-    assert set(zip(studies["unit"], studies["sequence_length"], strict=True)) == {("tokens", 128), ("sequences", 128)}
-    out = str(logs.parent / "figures")
-    for command in (["fit"], ["payoff"], ["figures", "--out", out], ["report", "--out", out + ".html"]):
-        capsys.readouterr()
-        assert analysis_cli.main([*command, "--store", str(logs.parent / "store")]) == 2
-        printed = capsys.readouterr().err.splitlines()
-        assert len(printed) == 1 and "1 sequence is 128 tokens." in printed[0], command
-    apart = []
-    for text in (tokens, sequences):
-        folder = logs.parent / text.partition("unit: ")[2][:6]
-        folder.mkdir()
-        assert results_cli.main(words(logs, folder, text.replace("adam", "sgd"))) == 0
-        apart.append(str(folder / "store"))
+    return logs.parent / "store"
+
+
+@pytest.mark.parametrize(
+    "command", ["fit", "payoff", *(pytest.param(name, marks=pytest.mark.slow) for name in ("steps", "suggest"))]
+)
+def test_commands_name_units(two_units: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     capsys.readouterr()
-    assert analysis_cli.main(["compare", *apart]) == 2
-    assert "1 sequence is 128 tokens." in capsys.readouterr().err
-    shown = [
-        "figures",
-        "--kind",
-        "metaparameters",
-        "--where",
-        "unit=tokens",
-        "--out",
-        out,
-        "--store",
-        str(logs.parent / "store"),
-    ]
-    assert analysis_cli.main(shown) == 0
-    assert len(list(Path(out).rglob("*.png"))) == 1
+    assert analysis_cli.main([command, "--store", str(two_units)]) == 0
+    printed = capsys.readouterr().out
+    assert "tokens" in printed and "sequences of 128 tokens" in printed
+    assert analysis_cli.main([command, "--store", str(two_units), "--csv"]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert set(table["unit"]) == {"tokens", "sequences of 128 tokens"}
+    if command == "fit":
+        pays = table.set_index("unit")["pays_up_to"]
+        assert pays["tokens"] == pytest.approx(128 * pays["sequences of 128 tokens"], rel=0.02)
+    if command == "suggest":
+        assert (table.loc[table["unit"] == "tokens", "batch_size"].dropna() % 128 == 0).all()
+
+
+@pytest.mark.slow
+def test_pictures_and_pages_hold_one_unit(two_units: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = two_units.parent
+    studies = store.read(two_units).studies
+    assert set(zip(studies["unit"], studies["sequence_length"], strict=True)) == {("tokens", 128), ("sequences", 128)}
+    assert analysis_cli.main(["report", "--store", str(two_units), "--out", str(folder / "page.html")]) == 0
+    page = (folder / "page.html").read_text()
+    assert "batch size (tokens)" in page and "batch size (sequences of 128 tokens)" in page and "8,192 tokens" in page
+    shown = ["figures", "--kind", "metaparameters", "--where", "unit=tokens", "--out", str(folder / "figures")]
+    assert analysis_cli.main([*shown, "--store", str(two_units)]) == 0
+    assert len(list((folder / "figures").rglob("*.png"))) == 1
+    apart = [folder / "a", folder / "b"]
+    for place, text in zip(apart, (TOKENS, SEQUENCES), strict=True):
+        place.mkdir()
+        assert results_cli.main(words(folder / "logs", place, text)) == 0
+    capsys.readouterr()
+    assert analysis_cli.main(["compare", *(str(place / "store") for place in apart)]) == 2
+    assert "have nothing in common" in capsys.readouterr().err
