@@ -373,10 +373,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["device=h1000"], "unknown device 'h1000'; did you mean 'h100'? choices: "),
         (["device=h100", "devices=0"], "devices=0 is not a number of devices"),
         (["device=h100", "devices=8", "shards=3"], "8 devices cannot be divided into groups of shards=3"),
-        (
-            ["task=tiny/imagenet_resnet", "shards=3"],
-            "shards=3 would split the 32 examples that are normalized together",
-        ),
+        (["task=tiny/imagenet_resnet", "batch_size=64", "shards=3"], "shards=3 would split the 8 examples"),
         (["device=h100", "mesh=data:2;model:2"], "are predicted only by compiling"),
         (["devices=8"], "devices=8 needs a device, such as device=h100"),
         (["device=h100", "topology=v5e:2x2"], "topology= and device= both name devices"),
