@@ -11,7 +11,7 @@ from harness.runners.layouts import LaidOutStudy
 from results.bad_input import BadInput, number_of
 from results.costs.closed_forms import Costs, closed_form
 from results.costs.counts import Counts, Exchange, Verdict, Work
-from results.plans.layout import COUNTING, LayoutStudy
+from results.plans.layout import COUNTING, REMATERIALIZATIONS, LayoutStudy
 from workloads.layouts import shapes
 from workloads.layouts.shapes import Shape
 
@@ -33,7 +33,7 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
     )
     held = jaxpr_cost.held_bytes(jaxpr) / share
     exchanges = None
-    if study.dataset == COUNTING and not study.kept:
+    if study.dataset == COUNTING and study.rematerialization in REMATERIALIZATIONS:
         closed = _closed_form(study, one)
         exchanges = tuple(Exchange(*key, *sums) for key, sums in sorted(closed.totals.items()))
         work = closed.work._replace(other_bytes=work.other_bytes, operations=work.operations)

@@ -15,7 +15,7 @@ from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, rng, training
-from harness.step.batch_partition import TRIAL, Division, divisions, of_settings
+from harness.step.batch_partition import TRIAL, Division, of_settings
 from harness.step.programs_key import ProgramsKey, family, programs_key
 from harness.step.training import Spans, TrainState
 from results.costs.counts import Counts, Exchange, Verdict, Work
@@ -48,8 +48,6 @@ def counts_of_sizes(
     workload, lane = _workload(key, json.dumps(source))
     asked = of_settings(settings)
     shards, microbatches = asked.least[:2]
-    for size in batch_sizes:
-        divisions(size, workload.group, shards, asked)  # checks that the batch can be divided
     over = asked.devices // shards  # devices that share a shard
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)

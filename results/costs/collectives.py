@@ -172,12 +172,8 @@ def seconds_of_totals(
       rows: operation, axes, count, bytes and wire bytes, as in ``totals``.
     """
     found = [from_total(*row, mesh) for row in rows]
-    return total_seconds(hardware, found, links(hardware, mesh, chips)), far_seconds(hardware, found)
-
-
-def far_seconds(hardware: Hardware, collectives: Sequence[Collective]) -> float:
-    """Returns the part of ``total_seconds`` that is communication between nodes, if it ran on its own."""
-    return sum(each.times * _far_seconds(hardware, each) for each in collectives)
+    far = sum(each.times * _far_seconds(hardware, each) for each in found)
+    return total_seconds(hardware, found, links(hardware, mesh, chips)), far
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:

@@ -79,7 +79,7 @@ NARROW = {
     ("h100", "fp8"): 19.79e14,
     ("h200", "fp8"): 19.79e14,
 }
-HALVES = {"bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16"}  # names of 16-bit precisions
+HALVES = ("bf16", "fp16", "bfloat16", "float16")  # names of 16-bit precisions
 CORES = {"v2": 2, "v3": 2, "tpu7x": 2}  # devices of a chip, if they are more than one
 # JAX's device names and their rows in the hardware table. The rates of a GPU depend on its form factor.
 _KINDS = (

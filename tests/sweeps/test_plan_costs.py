@@ -373,6 +373,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["device=h1000"], "unknown device 'h1000'; did you mean 'h100'? choices: "),
         (["device=h100", "devices=0"], "devices=0 is not a number of devices"),
         (["device=h100", "devices=8", "shards=3"], "8 devices cannot be divided into groups of shards=3"),
+        (["task=tiny/imagenet_resnet", "batch_size=64", "shards=3"], "shards=3 would split the 8 examples"),
         (["device=h100", "mesh=data:2;model:2"], "are predicted only by compiling"),
         (["devices=8"], "devices=8 needs a device, such as device=h100"),
         (["device=h100", "topology=v5e:2x2"], "topology= and device= both name devices"),
@@ -483,15 +484,6 @@ def test_a_failed_count_reports_its_reason(monkeypatch: pytest.MonkeyPatch) -> N
     study = study_of("batch_size=64")
     with pytest.raises(asked.Unanswered, match="cannot reshape array of shape"):
         asked._process([Question(study.plan(), 1, None, Settings())], None, lambda count: None)
-
-
-def test_a_batch_that_cannot_be_divided_is_refused() -> None:
-    """A share of ResNet-50's batch has whole groups of examples that are normalized together, or even parts."""
-    (study,) = planning.request(
-        overrides.command_line(["task=tiny/imagenet_resnet", "batch_size=64", "store=none"]), written=False
-    ).studies
-    with pytest.raises(BadInput, match=r"shards=3 would split the .* examples that are normalized together"):
-        network_costs.counts(study, None, Settings(shards=3))
 
 
 def test_a_topology_without_its_compiler_is_predicted_from_counts(
