@@ -27,22 +27,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(overrides, "own_files", {"task": {}, "optimizer": {}})
-    names = re.findall(r"`(tasks/\S+\.yaml)`", PAGE)
-    for name, text in zip(names, re.findall(r"```yaml\n(.*?)```", PAGE, re.S), strict=True):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    shutil.copytree(DOCS / "examples" / "tasks", tmp_path / "docs" / "examples" / "tasks")
     return tmp_path
 
 
-def test_the_file_is_short(folder: Path) -> None:
+def test_the_page_shows_its_files(folder: Path) -> None:
     assert len((folder / "my_own.py").read_text().splitlines()) <= 45
+    for path in (folder / "docs" / "examples" / "tasks").rglob("*.yaml"):
+        assert path.read_text().partition("\n")[2] in PAGE
 
 
 @pytest.mark.parametrize(
     "model", [name if name == "nnx_net" else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
 )
 def test_each_model_learns_with_the_optimizer(model: str) -> None:
-    words = ["--tasks", "tasks", "task=blobs", "optimizer=lion", "batch_size=64", "trials=4", "store=none"]
+    words = [
+        "--tasks",
+        "docs/examples/tasks",
+        "task=blobs",
+        "optimizer=lion",
+        "batch_size=64",
+        "trials=4",
+        "store=none",
+    ]
     line = overrides.command_line([*words, "pruning=off", f"model={{name: 'my_own:{model}'}}"])
     (study,) = planning.request(line).studies
     assert (study.dataset, study.optimizer) == ("my_own:blobs", "my_own:LION")
