@@ -121,7 +121,7 @@ def _with_optimizer(values: Fields) -> Fields:
     if not isinstance(optimizer, dict):
         return values
     name, space = optimizer.get("name"), optimizer.get("space", {})
-    if not isinstance(name, str) or not isinstance(space, dict) or optimizer.keys() - {"name", "space"}:
+    if not isinstance(name, str) or not optimizer.keys() <= {"name", "space"}:
         raise BadInput(f"optimizer={optimizer!r} is not a dict of a name and a space, such as {_OPTIMIZER}")
     empty = dict.fromkeys(RANGE_FIELDS)  # a range replaces all fields of the one in the optimizer's file
     ranges = {f"++optimizer.space.{k}": empty | v if isinstance(v, dict) else v for k, v in space.items()}

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from results.bad_input import BadInput, check_choice, first_line
+from results.bad_input import BadInput, check_choice
 from workloads import checks, losses, optimizers, packages
 from workloads.datasets import (
     in_memory,
@@ -297,10 +297,7 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
     if not packages.is_qualified(name):
         return DATASETS[name]
     found = packages.find("dataset", name).value
-    try:
-        row = found if isinstance(found, Dataset) else found()
-    except Exception as error:  # code of others can raise anything
-        raise BadInput(f"dataset {name} cannot be built ({type(error).__name__}: {first_line(error)})") from None
+    row = found if isinstance(found, Dataset) else checks.called(f"dataset {name} cannot be built", found)
     if not isinstance(row, Dataset):
         raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
     return row._replace(load=functools.partial(checks.load, name, row))

@@ -68,36 +68,42 @@ DATA: dict[str, tuple[Dataset, str]] = {
         of(lambda x, y: (x, y), lambda x, y: (x, y[:-5])),
         "validation split of own:data has 10",
     ),
-    "labels from one": (of(lambda x, y: (x, y + 1)), "label 3 is not a class. Labels of 3 classes are 0 to 2"),
-    "labels beyond": (of(lambda x, y: (x, y + 3)), "is not a class"),
-    "negative label": (with_value(-1, "int32", "labels"), "label -1 is not a class"),
-    "large label": (with_value(2**32, "int64", "labels"), "which do not fit in int32"),
+    "labels from one": (
+        of(lambda x, y: (x, y + 1)),
+        "integers from 0 to 2, but are int32 from 1 to 3",
+    ),
+    "labels beyond": (of(lambda x, y: (x, y + 3)), "must be integers from 0 to 2"),
+    "negative label": (with_value(-1, "int32", "labels"), "but are int32 from -1 to 2"),
+    "large label": (with_value(2**32, "int64", "labels"), "which is not a finite int32"),
     "float labels": (
         of(lambda x, y: (x, y.astype("float32"))),
-        "labels are float32, but classes are integers",
+        "must be integers from 0 to 2, but are float32",
     ),
-    "NaN": (with_value(np.nan, "float32"), "inputs of the train split of own:data are not finite: nan at [1, 1]"),
-    "infinite": (with_value(-np.inf, "float64"), "not finite: -inf"),
-    "infinite in float32": (with_value(1e39, "float64"), "not finite: 1e+39"),
-    "large integers": (with_value(2**40, "int64"), "which do not fit in int32"),
-    "lists": (of(lambda x, y: (x.tolist(), y)), "inputs of the train split of own:data are list, not a NumPy array"),
+    "NaN": (with_value(np.nan, "float32"), "inputs of the train split of own:data have nan at [1, 1], which is not a"),
+    "infinite": (with_value(-np.inf, "float64"), "have -inf at [1, 1]"),
+    "infinite in float32": (with_value(1e39, "float64"), "have 1e+39 at [1, 1], which is not a finite float32"),
+    "large integers": (with_value(2**40, "int64"), "which is not a finite int32"),
+    "lists": (of(lambda x, y: (x.tolist(), y)), "inputs of the train split of own:data are list, dtype None, not"),
     "generator": (of(lambda x, y: (x, iter(y))), "not a NumPy array of numbers"),
-    "objects": (of(lambda x, y: (x.astype(object), y)), "ndarray of object, not a NumPy array of numbers"),
+    "objects": (of(lambda x, y: (x.astype(object), y)), "ndarray, dtype object, not a NumPy array of numbers"),
     "texts": (of(lambda x, y: (x, y.astype(str))), "not a NumPy array of numbers"),
-    "scalar": (of(lambda x, y: (x, np.int32(1))), "with a row per example"),
+    "scalar": (of(lambda x, y: (x, np.int32(1))), "not a NumPy array of numbers by example"),
     "empty validation": (of(lambda x, y: (x, y), lambda x, y: (x[:0], y[:0])), "validation split of own:data is empty"),
     "no features": (of(lambda x, y: (x[:, :0], y)), "is empty"),
-    "other width": (of(lambda x, y: (x, y), lambda x, y: (x[:, :2], y)), "float32[N, 3] is float32[N, 2] in the val"),
-    "other dtype": (of(lambda x, y: (x, y), lambda x, y: (x.astype("uint8"), y)), "is uint8[N, 3] in the validation"),
+    "other width": (
+        of(lambda x, y: (x, y), lambda x, y: (x[:, :2], y)),
+        "] are float32[N, 2] and int32[N] in the val",
+    ),
+    "other dtype": (of(lambda x, y: (x, y), lambda x, y: (x.astype("uint8"), y)), "are uint8[N, 3] and int32[N] in"),
     "declared": (dataset(train_examples=900), "declares train_examples=900, but has 30"),
     "stream with epochs": (dataset(train_examples=None), "declares train_examples=None, but has 30"),
     "evaluated": (dataset(evaluation_examples=31), "declares evaluation_examples=31, but has 30"),
     "no test split": (dataset(splits=("validation", "test")), "needs a test split"),
     "no train split": (dataset(lambda: splits()._replace(train=None)), "needs a train split"),
     "padding only": (dataset(lambda: splits(lambda x, y: (x, 0 * y)), padding=0), "all labels are padding"),
-    "two of two classes": (of(multi_label, **SIGMOID), "label 2 is not a class"),
-    "tuple of splits": (dataset(lambda: tuple(splits())), "load returns tuple, not workloads.workload.Splits"),
-    "tuple of arrays": (dataset(lambda: splits()._replace(train=(1, 2))), "is tuple, not workloads.workload.Examples"),
+    "two of two classes": (of(multi_label, **SIGMOID), "must be integers from 0 to 1, but are uint8 from 0 to 2"),
+    "tuple of splits": (dataset(lambda: tuple(splits())), "cannot be loaded (AttributeError: 'tuple'"),
+    "tuple of arrays": (dataset(lambda: splits()._replace(train=(1, 2))), "cannot be loaded (AttributeError: 'tuple'"),
     "missing file": (dataset(lambda: np.load("no.npz")), "cannot be loaded (FileNotFoundError: "),
 }
 
@@ -138,8 +144,8 @@ def test_doubtful_own_data_are_noted() -> None:
         "all labels of the train split are 2",
         "all labels of the validation split are 2",
     ]
-    twice = splits()._replace(test=splits().train)
-    assert list(checks.notes(dataset(), twice)) == ["the train and test splits have the same inputs"]
+    twice = splits()._replace(train=splits().validation)
+    assert list(checks.notes(dataset(), twice)) == ["the train and validation splits have the same inputs"]
 
 
 def linear(change: Callable[[Any], Any] = lambda y: y, width: int = CLASSES, state: Any = (), **changes: Any) -> Model:
@@ -160,14 +166,14 @@ COLUMNS = of(lambda x, y: (x, y[:, None]))
 MODELS: dict[str, tuple[Dataset, Model, str]] = {
     "flat": (dataset(), linear(lambda y: y[:, 0]), "outputs float32[N] do not fit labels int32[N] of 3 classes"),
     "more outputs": (dataset(), linear(width=6), "outputs float32[N, 6] do not fit labels int32[N] of 3 classes"),
-    "column labels": (COLUMNS, linear(), "outputs float32[N, 3] do not fit labels int32[N, 1] of 3 classes"),
+    "column labels": (COLUMNS, linear(), "outputs float32[N, 3] do not fit labels int32[N, 1]. Without"),
     "sum over examples": (dataset(), linear(lambda y: y.sum(axis=0)), "do not fit labels"),
     "other inputs": (
         of(lambda x, y: (np.hstack([x, x]), y)),
         linear(),
         "fails for inputs float32[N, 6] (",
     ),
-    "integers": (dataset(), linear(init=lambda key, x: (jnp.ones((3, 3), int), ())), "fails for inputs"),
+    "integers": (dataset(), linear(init=lambda key, x: (jnp.ones((3, 3), bool), ())), "fails for inputs"),
     "no state": (dataset(), linear(init=lambda key, x: jnp.ones((3, 3))), "fails for inputs float32[N, 3] (ValueError"),
     "other state": (dataset(), linear(apply=at_step, state={}), "apply changes the structure, shapes or dtypes of the"),
     "loss of a batch": (dataset(loss=lambda p, y, s: p.mean()), linear(), "do not fit labels"),
@@ -208,6 +214,6 @@ def test_own_code_is_checked_when_a_sweep_is_planned(monkeypatch: pytest.MonkeyP
     told: list[str] = []
     planning.make_ready((valid := request("data", "net")), valid.studies, told.append)
     assert told == []
-    for data, model, message in (("one_nan", "net", "not finite: nan"), ("data", "flat", "do not fit labels")):
+    for data, model, message in (("one_nan", "net", "have nan at"), ("data", "flat", "do not fit labels")):
         with pytest.raises(BadInput, match=message):
             request(data, model)
