@@ -42,66 +42,71 @@ def parser() -> CommandParser:
         metavar=" | ".join(COMMANDS),
     )
 
-    def command(name: str, summary: str, description: str, listed: str, *shared: CommandParser) -> CommandParser:
-        usage = "%(prog)s [OPTIONS]"
-        sub: CommandParser = commands.add_parser(
-            name, help=summary, description=description, parents=shared, usage=usage
-        )
-        if listed:
-            sub.add_argument("--help-columns", action="version", version=listed, help="list the columns, and exit")
+    listed = _columns()
+
+    def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
+        sub: CommandParser = commands.add_parser(name, help=summary, description=description, parents=shared)
+        sub.usage = "%(prog)s [OPTIONS]"
+        if name in listed:
+            sub.add_argument(
+                "--help-columns", action="version", version=listed[name], help="list the columns, and exit"
+            )
         return sub
 
-    last = columns.UNIT | columns.DIFFERS
-    listed = help_text.STEPS_COLUMNS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | last)
-    listed += help_text.MEDIANS_COLUMNS + meanings(columns.MEDIANS | last)
     description = help_text.STEPS + help_text.MEDIANS
-    _add_steps(command("steps", "steps to target of every study", description, listed, store, target, csv))
-    listed = help_text.FIT_COLUMNS + meanings(columns.UNIT | columns.PAIRS | columns.FITS)
-    summary = "how far larger batches pay off, and critical batch sizes"
-    _add_fit(command("fit", summary, help_text.FIT + help_text.FIT_LIMITS, listed, target, csv))
-    summary = "how often fits of simulated data are right"
+    _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
+    description = help_text.FIT + help_text.FIT_LIMITS
+    _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
     description = help_text.COVERAGE + help_text.COVERAGE_OF_CORES
-    _add_coverage(command("coverage", summary, description, _columns_of_coverage(), csv))
-    for name, (own, row) in kind_views.commands().items():
-        listed = help_text.KIND_COLUMNS + meanings(row.columns) + own.further_columns
+    _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
+    for name, (own, _) in kind_views.commands().items():
         shared = [csv] if own.published else [store, csv]
-        table = command(name, own.summary, own.help + own.fit_help, listed, *shared)
+        table = command(name, own.summary, own.help + own.fit_help, *shared)
         table.set_defaults(fit=False, published=False, anchor=None)
         if own.published:
             _add_published(table)
         if own.fits:
             table.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
-    listed = help_text.PAYOFF_FILES + meanings(columns.PAYOFF)
-    listed += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
-    _add_payoff(
-        command("payoff", "how far more devices pay off, and what they cost", help_text.PAYOFF, listed, target, csv)
-    )
-    listed = help_text.SUGGEST_COLUMNS + meanings(columns.SUGGESTIONS)
+    _add_payoff(command("payoff", "how far more devices pay off, and what they cost", help_text.PAYOFF, target, csv))
     summary = "further runs that narrow an answer most for their cost"
-    _add_suggest(command("suggest", summary, help_text.SUGGEST, listed, store, target, csv))
-    listed = help_text.COMPARE_COLUMNS + meanings(columns.COMPARE)
-    compare = command("compare", "two stores or releases side by side", help_text.COMPARE, listed, target, csv)
+    _add_suggest(command("suggest", summary, help_text.SUGGEST, store, target, csv))
+    compare = command("compare", "two stores or releases side by side", help_text.COMPARE, target, csv)
     compare.usage = "%(prog)s A B [OPTIONS]"
     for name in ("A", "B"):
         compare.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
-    _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, "", csv))
-    report = command("report", "a store as one page for a browser", help_text.REPORT, "", store, target)
+    _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, csv))
+    report = command("report", "a store as one page for a browser", help_text.REPORT, store, target)
     report.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
-    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, "", store)
+    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
     every.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")
     return top
 
 
-def _columns_of_coverage() -> str:
-    """Returns the columns of every table of ``coverage``."""
-    tables = {
-        help_text.COVERAGE_OF_FITS: columns.COVERAGE,
-        help_text.COVERAGE_OF_EXTENTS: columns.EXTENT_COVERAGE,
-        help_text.COVERAGE_OF_NARROWING: columns.NARROWING,
-        help_text.COVERAGE_OF_CORES_COLUMNS: columns.COVERAGE_OF_CORES,
-        help_text.COVERAGE_OF_SUGGESTIONS: columns.SUGGESTED,
+def _columns() -> dict[str, str]:
+    """Returns the text of ``--help-columns`` by command."""
+    h, c = help_text, columns
+    last = c.UNIT | c.DIFFERS
+    of_steps = meanings(c.STEPS | c.CONFIRMED | c.BEST | last)
+    texts = {
+        "steps": h.STEPS_COLUMNS + of_steps + h.MEDIANS_COLUMNS + meanings(c.MEDIANS | last),
+        "fit": h.FIT_COLUMNS + meanings(c.UNIT | c.PAIRS | c.FITS),
+        "coverage": h.COVERAGE_OF_FITS
+        + meanings(c.COVERAGE)
+        + h.COVERAGE_OF_EXTENTS
+        + meanings(c.EXTENT_COVERAGE)
+        + h.COVERAGE_OF_NARROWING
+        + meanings(c.NARROWING)
+        + h.COVERAGE_OF_CORES_COLUMNS
+        + meanings(c.COVERAGE_OF_CORES)
+        + h.COVERAGE_OF_SUGGESTIONS
+        + meanings(c.SUGGESTED),
+        "payoff": h.PAYOFF_FILES + meanings(c.PAYOFF) + h.PAYOFF_TIMES + meanings(c.PAYOFF_TIMES),
+        "suggest": h.SUGGEST_COLUMNS + meanings(c.SUGGESTIONS),
+        "compare": h.COMPARE_COLUMNS + meanings(c.COMPARE),
     }
-    return "".join(heading + meanings(table) for heading, table in tables.items())
+    for name, (own, row) in kind_views.commands().items():
+        texts[name] = h.KIND_COLUMNS + meanings(row.columns) + own.further_columns
+    return texts
 
 
 def module(options: argparse.Namespace) -> str:
