@@ -121,7 +121,7 @@ class _FactorizationRun:
     train_seconds: float = 0.0
     evaluate_seconds: float = 0.0
     epochs: int = 0
-    saved: bool = False  # whether this run saved or stored an epoch. It is reported after the next epoch of all hosts
+    saved: bool = False  # whether this run saved or stored an epoch, on all hosts
     ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of ended trials by epochs taken
 
     def report(self, live: dict[int, int]) -> None:
@@ -157,11 +157,11 @@ class _FactorizationRun:
                 return rows, TrialOutcome("INFEASIBLE", None, len(rows))
             if len(rows) < self.study.epochs:
                 stops = self.stops()
-                self.report({len(rows): 1})
                 if stops or _of_leader(self.checkpoints.due()):
                     self._save(trial, key, tables, rows)
                 if stops:
                     raise Stopped
+                self.report({len(rows): 1})
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
@@ -169,10 +169,13 @@ class _FactorizationRun:
         return self.shutdown.requested or multihost.preempted()
 
     def _save(self, trial: Trial, key: str, tables: FactorTables, rows: list[Row]) -> None:
+        failed = 1.0
         with self.shutdown.lock, self.checkpoints.saving():
             checkpoint = Checkpoint(len(rows), rows, self.training.shards(tables))
             self.checkpoints.save(trial.id, key, checkpoint, multihost.place())
-            self.shutdown.saved = self.saved = True
+            self.shutdown.saved = True
+            failed = 0.0
+        self.saved |= not any(multihost.longest(failed))
 
     def record(self, trial: Trial, rows: list[Row], end: TrialOutcome) -> Record:
         """Returns the measurements of a trial, and the seconds that the run has taken so far."""

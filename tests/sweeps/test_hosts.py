@@ -250,6 +250,7 @@ def test_a_factorization_is_killed_in_every_epoch(tmp_path: Path, count: int) ->
         while saved(tmp_path / "saved") <= before and running[0].poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         assert running[0].poll() is None, (epoch, running[0].communicate())
+        time.sleep(0.3)  # both hosts know that both have saved
         os.killpg(running[-1].pid, signal.SIGKILL)
         codes = ended(running, HEARTBEAT + 30)
         assert codes == ([-signal.SIGKILL] if count == 1 else [exit_codes.PEER_LOST, -signal.SIGKILL])

@@ -186,7 +186,7 @@ def test_a_changed_manifest_has_another_name(change: str, capsys: pytest.Capture
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
 def test_line_breaks_stay_in_comments(end: str, capsys: pytest.CaptureFixture[str]) -> None:
-    word = f"checkpoint_dir='a{end}---{end}kind: Pod'"
+    word = f"checkpoint_dir='a{end}kind: Pod{end}---{end}#'"
     assert manifest.main([*LINE, "topology=v6e:4x4", word]) == exit_codes.DONE
     (document,) = yaml.safe_load_all(capsys.readouterr().out)
     assert word in container_of(document)["command"]
