@@ -1,7 +1,7 @@
 """Logs: the content of a run's files, in any format. All input is untrusted."""
 
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,17 +95,20 @@ def _needed(run_map: RunMap) -> set[str] | None:
 
 def _of_table(first: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
     """Yields the runs in a table, or the name and the fault of an unusable run."""
-    runs: Iterable[tuple[str, Table]] = [(first.path, table)]
-    if isinstance(run_map.run, Reference) and run_map.run.origin == "column":
-        if run_map.run.name not in table.columns:
-            raise Unusable(f"has no column {brief(run_map.run.name)}, which the key run names")
-        groups = table.groups(run_map.run.name)
-        runs = ((f"{first.path}:{untrusted.word(key, 'unnamed')}", rows) for key, rows in groups)
-    for name, rows in runs:
-        try:
-            yield _log(name, first, rows, run_map, config)
-        except Unusable as error:
-            yield name, str(error)
+    if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
+        yield from _attempt(first.path, first, table, run_map, config)
+        return
+    if run_map.run.name not in table.columns:
+        raise Unusable(f"has no column {brief(run_map.run.name)}, which the key run names")
+    for key, rows in table.groups(run_map.run.name):
+        yield from _attempt(f"{first.path}:{untrusted.word(key, 'unnamed')}", first, rows, run_map, config)
+
+
+def _attempt(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
+    try:
+        yield _log(name, place, table, run_map, config)
+    except Unusable as error:
+        yield name, str(error)
 
 
 def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
