@@ -26,7 +26,7 @@ from results.aliases import Strings
 from results.bad_input import BadInput, check_choice, first_line, meaning, nearest
 from results.importers.recording import may_be_column
 from results.importers.runs import plain_yaml, text_lines
-from results.importers.runs.counter_names import kind
+from results.importers.runs.counter_names import EPOCHS as EPOCHS, kind
 from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
