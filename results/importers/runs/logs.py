@@ -72,7 +72,7 @@ def _file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log | tuple[s
         rows, skipped = text_lines.rows(data, run_map.line)
         if not rows:
             raise Unusable(f"has no line like {brief(run_map.line[0])}")
-        log = _log(first.path, first, tables.of_rows(rows, needed, is_text=True), run_map, config)
+        log = _log(first.path, first, tables.of_rows(rows, needed), run_map, config)
         yield log._replace(notes=(f"{skipped:,} lines match no pattern",) if skipped else ())
         return
     whole = _without_cut_line(data, run_map.format, first.name)

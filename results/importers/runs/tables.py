@@ -102,9 +102,7 @@ def _is_number(type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
 
 
-def of_rows(
-    rows: Sequence[Fields], needed: Collection[str] | None, line: Sequence[int] | None = None, *, is_text: bool = False
-) -> Table:
+def of_rows(rows: Sequence[Fields], needed: Collection[str] | None, line: Sequence[int] | None = None) -> Table:
     """Returns a table of objects.
 
     Args:
@@ -124,7 +122,7 @@ def of_rows(
         for row in rows
     ]
     columns = {name: [row.get(name) for row in rows] for name in chosen}
-    return Table(tuple(kinds), columns, np.array(line or range(1, len(rows) + 1)), np.array(filled, bool), is_text)
+    return Table(tuple(kinds), columns, np.array(line or range(1, len(rows) + 1)), np.array(filled, bool))
 
 
 def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) -> Table:

@@ -34,15 +34,22 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def rows(data: bytes, patterns: Sequence[str]) -> tuple[list[Json], int]:
     """Returns a row for each line that matches a pattern, and the number of other lines that are not blank.
 
-    All patterns are tried on every line, and their values, which are text, are in one row.
+    All patterns are tried on every line, and their values are in one row: numbers as floats, and words.
     """
     expressions = [compile_pattern(pattern) for pattern in patterns]
     found, skipped = list[Json](), 0
     for line in data.decode("utf-8", "replace").splitlines():
         matches = [expression.search(line) for expression in expressions if len(line) <= LONGEST]
-        row = {name: text for match in matches if match for name, text in match.groupdict().items()}
+        row = {name: _cell(text) for match in matches if match for name, text in match.groupdict().items()}
         if row:
             found.append(row)
         elif line.strip():
             skipped += 1
     return found, skipped
+
+
+def _cell(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
