@@ -152,7 +152,7 @@ def _counted(
     """Returns the rows of a metric that count, with their steps, and their indices int[n].
 
     NaN before a number means that the metric was not logged. So does NaN after the last number in a row with other
-    numbers, unless the next evaluation was due, according to the steps between the last two.
+    numbers, unless there is no such NaN before, and the next evaluation was due by the steps between the last two.
 
     Args:
       logged: rows. Their steps are ignored.
@@ -168,7 +168,9 @@ def _counted(
     if len(numbers):
         last = step[numbers[-1]]
         interval = last - (step[numbers[-2]] if len(numbers) > 1 else 0)
-        evaluated = ~filled[rows] | (step - last >= interval)
+        filled = filled[rows]
+        has_gaps = (filled & ~is_number)[: numbers[-1]].any()
+        evaluated = ~filled | ((step - last >= interval) & ~has_gaps)
         evaluated[: numbers[-1]] = False
         step, rows = step[is_number | evaluated], rows[is_number | evaluated]
     return logged.where(rows)._replace(step=step), rows

@@ -201,6 +201,12 @@ CELLS = {
     "NaN between evaluations": (["10,9,2.0", "15,8,nan", "20,7,1.0", "25,6,NaN", "30,5,0.5"], GOOD, "COMPLETE"),
     "NaN before the next evaluation": (["10,9,2.0", "20,7,1.0", "30,5,0.5", "35,4,nan"], GOOD, "COMPLETE"),
     "NaN in the next evaluation": (["10,9,2.0", "20,7,1.0", "30,5,nan"], [*GOOD[:2], (30, np.nan)], "INFEASIBLE"),
+    "NaN in training at the step of an evaluation": (
+        ["10,9,2.0", "15,8,nan", "20,7,1.0", "30,7,nan"],
+        GOOD[:2],
+        "COMPLETE",
+    ),
+    "NaN everywhere at the end": (["10,9,2.0", "15,8,nan", "20,nan,nan"], [GOOD[0], (20, np.nan)], "INFEASIBLE"),
     "NaN in a row of its own": (["10,9,2.0", "20,7,1.0", "25,,nan"], [*GOOD[:2], (25, np.nan)], "INFEASIBLE"),
     "NaN at first": (["10,9,nan"], [(10, np.nan)], "INFEASIBLE"),
     "infinity at the end": (["10,9,2.0", "20,9,Infinity"], [GOOD[0], (20, np.inf)], "INFEASIBLE"),
