@@ -281,7 +281,7 @@ def _seconds(table: Table, run_map: RunMap) -> np.ndarray:
 
 
 def _constant(name: str, column: Column) -> Any:
-    """Returns the single value of a column, or None if it has no values. Raises Unusable if there are several."""
+    """Returns the single value of a column, if it has values. Raises Unusable if there are several."""
     values = column.unique().drop_null().to_pylist() if isinstance(column, pa.Array) else column
     distinct = dict.fromkeys(value for value in values if isinstance(value, str | int | float))
     if len(distinct) > 1:

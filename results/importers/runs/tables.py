@@ -102,12 +102,12 @@ def _is_number(type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
 
 
-def of_rows(rows: Sequence[Fields], needed: Collection[str] | None, line: Sequence[int] | None = None) -> Table:
+def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line: Sequence[int] | None = None) -> Table:
     """Returns a table of objects.
 
     Args:
       rows: an object per row.
-      needed: names of the columns to keep if they exist, or None for all columns. Counters are always kept.
+      needed: names of the columns to keep if they exist. By default, all are kept. Counters are always kept.
       line: number of each row's line. By default, rows are numbered from 1.
 
     Raises:
