@@ -1,8 +1,9 @@
 """Counter names: tells by the name of a column whether it counts steps, epochs, examples, tokens or time."""
 
+EPOCHS = ("epoch", "epochs", "current_epoch", "training_iteration")
 KINDS = {
     "step steps global_step iteration iterations iter iters update updates num_updates train_step": "steps",
-    "epoch epochs current_epoch training_iteration": "epochs",
+    " ".join(EPOCHS): "epochs",
     "samples examples consumed_samples samples_seen examples_seen num_samples consumed_train_samples": "examples",
     "tokens consumed_tokens tokens_seen num_tokens total_tokens num_input_tokens_seen": "tokens",
     "time seconds wall_time timestamp elapsed elapsed_time runtime time_total_s time_this_iter_s": "seconds",

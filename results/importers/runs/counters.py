@@ -180,6 +180,7 @@ def _per_step(unit: str, batch_size: int, log: Log, run_map: RunMap) -> float:
 def _steps_per_epoch(metric: str, ratio: float, from_zero: int, run_map: RunMap) -> str:
     if run_map.factors(metric):
         return f"a value of steps_per_epoch for {metric} that is {ratio:g} times as large"
-    column = run_map.counter(metric).column
-    first = f" and step: {{{metric}: {column} + 1}}, because it starts at 0" if from_zero else ""
+    first = (
+        f" and step: {{{metric}: {run_map.counter(metric).column} + 1}}, because it starts at 0" if from_zero else ""
+    )
     return f"steps_per_epoch: {{{metric}: {ratio:g}}}{first}, or step by metric"

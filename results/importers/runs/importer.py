@@ -60,7 +60,7 @@ def run(
         warnings.report(report)
         return 1
     assigned = [assign(store, *each) for each in runs.studies(found, run_map, raw=raw)]
-    for line in (*runs.rising(found), *_metrics_in_words(run_map)):
+    for line in _metrics_in_words(run_map):
         report(line)
     if dry_run:
         rows = [row for each in assigned for row in _rows(each)]

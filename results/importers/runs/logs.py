@@ -1,5 +1,6 @@
 """Logs: the content of a run's files, in any format. All input is untrusted."""
 
+import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -48,9 +49,9 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
         if run_map.format == TENSORBOARD:
             yield _events(places, run_map, root)
         elif run_map.format == MLFLOW:
-            for run in mlflow_runs.read(first, root, MOST_BYTES):
-                config = {**run.parameters, **_config(first, run_map, root)}
-                yield _of_tags(Log(run.name, first, {}, config, tuple(run.metrics)), run.metrics, run_map)
+            for log, metrics in mlflow_runs.read(first, root, MOST_BYTES):
+                config = {**log.config, **_config(first, run_map, root)}
+                yield _of_tags(log._replace(config=config), metrics, run_map)
         else:
             yield from _file(first, run_map, root)
     except (Unusable, bounds.TooLarge) as error:
@@ -112,8 +113,7 @@ def _attempt(name: str, place: Place, table: Table, run_map: RunMap, config: Fie
 
 def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     """Reads the event files of one run. If they are in several folders, tags start with the name of the subfolder."""
-    folders = sorted({untrusted.relative(place.folder, root) for place in places})
-    common = folders[0] if len(folders) == 1 else _common(folders)
+    common = posixpath.commonpath([untrusted.relative(place.folder, root) for place in places])
     parts: dict[str, list[Series]] = {}
     hyperparameters: Json = {}
     for place in places:
@@ -134,19 +134,46 @@ def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
 def _of_tags(log: Log, tags: Mapping[str, Series], run_map: RunMap) -> Log:
     """Returns a log with the series of tags that have steps of their own."""
     metrics = {metric.tag: metric.name for metric in run_map.metrics}
-    series = {}
+    series, order = {}, {}
     for tag, logged in tags.items():
-        metric = metrics.get(tag, "")
-        counts = _counts_beside(logged, run_map.counter(metric).column, tags)
-        counted = np.isfinite(counts)
-        if counted.any():
-            step = counters.steps(counts[counted], metric, log, run_map)
-            rows = logged.where(counted)._replace(step=step)
-            series[tag] = rows.where(evaluated(step, rows.value, np.zeros(len(step), bool)))
-    order = {tag: rows.seconds for tag, rows in series.items()}
-    ends = [series[metric.tag].step.max() for metric in run_map.metrics if metric.tag in series]
+        counts = _counts_beside(logged, run_map.counter(metrics.get(tag, "")).column, tags)
+        rows, kept = _counted(logged, counts, np.zeros(len(counts), bool), metrics.get(tag, ""), log, run_map)
+        if len(kept):
+            series[tag], order[tag] = rows, rows.seconds
+    ends = [series[tag].step.max() for tag in metrics if tag in series]
     alike = [rows for rows in series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
-    return log._replace(series=series, order=order, rows=max(alike, key=lambda rows: len(rows.step), default=log.rows))
+    densest = max(alike, key=lambda rows: len(rows.step), default=log.rows)
+    return log._replace(series=series, order=order, rows=densest)
+
+
+def _counted(
+    logged: Series, counts: np.ndarray, filled: np.ndarray, metric: str, log: Log, run_map: RunMap
+) -> tuple[Series, np.ndarray]:
+    """Returns the rows of a metric that count, with their steps, and their indices int[n].
+
+    NaN before a number means that the metric was not logged. So does NaN after the last number in a row with other
+    numbers, unless there is no such NaN before, and the next evaluation was due by the steps between the last two.
+
+    Args:
+      logged: rows. Their steps are ignored.
+      counts: float64[n], the counter of each row, or NaN.
+      filled: bool[n], whether the rows have other numbers.
+      metric: name of the metric, or an empty string.
+      log: the log, for lookups.
+      run_map: the map.
+    """
+    rows = np.flatnonzero(np.isfinite(counts))
+    step, is_number = counters.steps(counts[rows], metric, log, run_map), ~np.isnan(logged.value[rows])
+    numbers = np.flatnonzero(is_number)
+    if len(numbers):
+        last = step[numbers[-1]]
+        interval = last - (step[numbers[-2]] if len(numbers) > 1 else 0)
+        filled = filled[rows]
+        has_gaps = (filled & ~is_number)[: numbers[-1]].any()
+        evaluated = ~filled | ((step - last >= interval) & ~has_gaps)
+        evaluated[: numbers[-1]] = False
+        step, rows = step[is_number | evaluated], rows[is_number | evaluated]
+    return logged.where(rows)._replace(step=step), rows
 
 
 def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
@@ -158,16 +185,6 @@ def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> 
         raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
     values = dict(zip(tags[counter].step.tolist(), tags[counter].value.tolist(), strict=True))
     return np.array([values.get(step, np.nan) for step in series.step.tolist()])
-
-
-def _common(folders: Sequence[str]) -> str:
-    first, last = (each.split("/") for each in (min(folders), max(folders)))
-    shared = []
-    for a, b in zip(first, last, strict=False):
-        if a != b:
-            break
-        shared.append(a)
-    return "/".join(shared)
 
 
 def column_names(place: Place, format: str, root: Folder) -> list[str]:
@@ -217,46 +234,24 @@ def _log(name: str, place: Place, table: Table, run_map: RunMap, config: Fields)
         del columns[""]
     counts = {metric: _counts(column, table) for metric, column in columns.items()}
     seconds = _seconds(table, run_map)
-    place_in_log = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
+    places = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
     series, order = {}, {}
     for tag in table.columns:
         metric = metrics.get(tag, "")
-        if metric not in counts or tag == columns[metric]:
-            continue
-        values, logged = table.numbers(tag, strict=bool(metric))
-        rows = np.flatnonzero(np.isfinite(counts[metric]) & logged)
-        if len(rows):
-            step = counters.steps(counts[metric][rows], metric, log, run_map)
-            kept = evaluated(step, values[rows], table.filled[rows])
-            series[tag] = Series(step, seconds[rows], values[rows]).where(kept)
-            order[tag] = place_in_log[rows[kept]]
+        if metric in counts and tag != columns[metric]:
+            values, logged = table.numbers(tag, strict=bool(metric))
+            counter = np.where(logged, counts[metric], np.nan)
+            rows, kept = _counted(Series(counter, seconds, values), counter, table.filled, metric, log, run_map)
+            if len(kept):
+                series[tag], order[tag] = rows, places[kept]
     log = log._replace(series=series, order=order)
     if "" not in counts:
         return log
-    rows = np.flatnonzero(np.isfinite(counts[""]))
-    step = counters.steps(counts[""][rows], "", log, run_map)
-    order[""] = place_in_log[rows]
-    return log._replace(rows=Series(step, seconds[rows], np.full(len(rows), np.nan)))
-
-
-def evaluated(step: np.ndarray, value: np.ndarray, filled: np.ndarray) -> np.ndarray:
-    """Returns which rows of a metric are evaluations, bool[n]. In other rows, NaN means that it was not logged.
-
-    NaN before a number is a gap. So is NaN after the last number in a row with other numbers (``filled``), unless the
-    next evaluation was due, according to the steps between the last two.
-
-    Args:
-      step: int64[n], steps.
-      value: float64[n], logged values.
-      filled: bool[n], whether the rows have other numbers.
-    """
-    numbers = np.flatnonzero(~np.isnan(value))
-    if not len(numbers):
-        return np.ones(len(value), bool)
-    last = step[numbers[-1]]
-    interval = last - (step[numbers[-2]] if len(numbers) > 1 else 0)
-    after = np.arange(len(value)) > numbers[-1]
-    return ~np.isnan(value) | (after & (~filled | (step - last >= interval)))
+    rows, kept = _counted(
+        Series(counts[""], seconds, np.zeros(len(seconds))), counts[""], table.filled, "", log, run_map
+    )
+    order[""] = places[kept]
+    return log._replace(rows=rows)
 
 
 def _counter(metric: str, names: Sequence[str], run_map: RunMap) -> str:
@@ -286,7 +281,7 @@ def _seconds(table: Table, run_map: RunMap) -> np.ndarray:
 
 
 def _constant(name: str, column: Column) -> Any:
-    """Returns the single value of a column, or None if it has no values. Raises Unusable if there are several."""
+    """Returns the single value of a column, if it has values. Raises Unusable if there are several."""
     values = column.unique().drop_null().to_pylist() if isinstance(column, pa.Array) else column
     distinct = dict.fromkeys(value for value in values if isinstance(value, str | int | float))
     if len(distinct) > 1:

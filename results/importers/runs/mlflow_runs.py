@@ -2,8 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,24 +10,21 @@ from results.aliases import Fields, Json
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.runs import plain_yaml
+from results.importers.runs.log import Log
 from results.importers.runs.places import Place
 from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings, Unusable
 
 SQLITE = b"SQLite format 3"  # first bytes of a database
-MOST_METRICS = 4096
+_PARAMETERS = "SELECT run_uuid, key, value FROM params"
+_METRICS = """SELECT run_uuid, key, timestamp, CASE WHEN is_nan THEN 'nan' ELSE value END, step FROM metrics
+JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"""
+
+Rows = Mapping[str, Sequence[Sequence[float | str]]]  # time in milliseconds, value and step of each metric
 
 
-class Recorded(NamedTuple):
-    """A run that MLflow recorded: its name, its metrics by name and its parameters."""
-
-    name: str
-    metrics: dict[str, Series]
-    parameters: Fields
-
-
-def read(place: Place, root: Folder, most_bytes: int) -> Iterator[Recorded]:
-    """Yields the run in the folder of a file ``meta.yaml``, or all runs in a database.
+def read(place: Place, root: Folder, most_bytes: int) -> Iterator[tuple[Log, Mapping[str, Series]]]:
+    """Yields the run in the folder of a file ``meta.yaml``, or all runs in a database, with their metrics.
 
     Runs that were deleted in MLflow are left out. The ``meta.yaml`` of an experiment holds no run.
 
@@ -36,70 +32,46 @@ def read(place: Place, root: Folder, most_bytes: int) -> Iterator[Recorded]:
       Unusable: a file is damaged or too large.
     """
     data = untrusted.read_bytes(place.folder / place.name, root, most_bytes)
-    if data.startswith(SQLITE):
-        yield from _of_database(data, place)
-        return
     try:
+        if data.startswith(SQLITE):
+            for name, rows, parameters in _of_database(data):
+                yield _log(f"{place.path}:{untrusted.word(name, 'unnamed')}", place, rows, parameters)
+            return
         meta = plain_yaml.load(data)
-    except ValueError as error:
-        raise Unusable(f"is neither a meta.yaml nor a database of MLflow ({error})") from None
-    if not isinstance(meta, dict) or "run_id" not in meta or meta.get("lifecycle_stage") == "deleted":
-        return
-    metrics: dict[str, list[tuple[float, ...]]] = {}
-    for name, text in _texts(place.folder / "metrics", root, most_bytes):
-        metrics[name] = [_row(name, line) for line in text.splitlines() if line.strip()]
-    yield Recorded(place.path, _series(metrics), dict(_texts(place.folder / "params", root, untrusted.JSON_BYTES)))
+        if isinstance(meta, dict) and "run_id" in meta and meta.get("lifecycle_stage") != "deleted":
+            metrics = _texts(place.folder / "metrics", root, most_bytes)
+            rows = {name: [line.split() for line in text.splitlines()] for name, text in metrics}
+            yield _log(place.path, place, rows, dict(_texts(place.folder / "params", root, most_bytes)))
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        if isinstance(error, Unusable):
+            raise
+        raise Unusable(f"is not a readable run or database of MLflow ({str(error)[:80]})") from None
+
+
+def _log(name: str, place: Place, rows: Rows, parameters: Fields) -> tuple[Log, dict[str, Series]]:
+    metrics = {}
+    for metric, logged in rows.items():
+        time, value, step = np.array(sorted(logged, key=lambda row: int(row[0])), np.float64).T
+        metrics[metric] = Series(step, time / 1000, value)
+    return Log(name, place, {}, parameters, tuple(metrics)), metrics
 
 
 def _texts(folder: Folder, root: Folder, most_bytes: int) -> Iterator[tuple[str, str]]:
     """Yields the name and the text of each file below a folder. Names may contain slashes."""
     for inner, names in untrusted.files(folder, ImportWarnings()):
         for name in names:
-            path = inner / name
-            yield (
-                untrusted.relative(path, folder),
-                untrusted.read_bytes(path, root, most_bytes).decode("utf-8", "replace"),
-            )
+            text = untrusted.read_bytes(inner / name, root, most_bytes).decode("utf-8", "replace")
+            yield untrusted.relative(inner / name, folder), text
 
 
-def _row(name: str, line: str) -> tuple[float, ...]:
-    """Returns the step, the time in milliseconds and the value in a line of a metric's file."""
-    try:
-        time, value, *step = map(float, line.split())
-        return (step or [0.0])[0], time, value
-    except ValueError:
-        raise Unusable(f"has metrics/{name} with the line {untrusted.brief(line)}") from None
-
-
-def _series(metrics: dict[str, list[tuple[float, ...]]]) -> dict[str, Series]:
-    if len(metrics) > MOST_METRICS:
-        raise Unusable(f"has {len(metrics):,} metrics")
-    series = {}
-    for name, rows in metrics.items():
-        if rows:
-            step, time, value = np.array(sorted(rows, key=lambda row: row[1]), np.float64).T
-            series[name] = Series(step, time / 1000, value)
-    return series
-
-
-def _of_database(data: bytes, place: Place) -> Iterator[Recorded]:
+def _of_database(data: bytes) -> Iterator[tuple[str, Rows, Fields]]:
     parameters: dict[str, Json] = {}
-    metrics: dict[str, dict[str, list[tuple[float, ...]]]] = {}
-    try:
-        with contextlib.closing(sqlite3.connect(":memory:")) as database:
-            database.deserialize(data)
-            for run, name, value in database.execute("SELECT run_uuid, key, value FROM params"):
-                parameters.setdefault(run, {})[name] = value
-            rows = database.execute(
-                "SELECT run_uuid, key, step, timestamp, CASE WHEN is_nan THEN NULL ELSE value END FROM metrics"
-                " JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active' ORDER BY run_uuid, key, timestamp, step"
-            )
-            for run, name, step, time, value in rows:
-                row = (float(step), float(time), np.nan if value is None else float(value))
-                metrics.setdefault(run, {}).setdefault(name, []).append(row)
-    except (sqlite3.Error, TypeError, ValueError) as error:
-        raise Unusable(f"is not a readable database of MLflow ({str(error)[:80]})") from None
-    for run, rows_by_name in metrics.items():
-        yield Recorded(
-            f"{place.path}:{untrusted.word(str(run), 'unnamed')}", _series(rows_by_name), parameters.get(run, {})
-        )
+    runs: dict[str, dict[str, list[list[float]]]] = {}
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(data)
+        for run, name, value in database.execute(_PARAMETERS):
+            parameters.setdefault(run, {})[name] = value
+        for run, name, *row in database.execute(_METRICS):
+            runs.setdefault(run, {}).setdefault(name, []).append(row)
+    for run, rows in sorted(runs.items()):
+        yield run, rows, parameters.get(run, {})

@@ -26,7 +26,7 @@ from results.aliases import Strings
 from results.bad_input import BadInput, check_choice, first_line, meaning, nearest
 from results.importers.recording import may_be_column
 from results.importers.runs import plain_yaml, text_lines
-from results.importers.runs.counter_names import kind
+from results.importers.runs.counter_names import EPOCHS as EPOCHS, kind
 from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
@@ -152,7 +152,7 @@ class RunMap(NamedTuple):
         return self.step.get("", Counter(self.examples_seen or STEPS.get(self.format, "step")))
 
     def factors(self, metric: str = "") -> tuple[Field, ...]:
-        """Returns the values whose product is the number of steps per count. There are none if steps are counted."""
+        """Returns the values whose product is the number of steps per count. It is empty if steps are counted."""
         if metric and metric in self.steps_per_epoch:
             return self.steps_per_epoch[metric]
         return self.steps_per_epoch.get("", ()) if self.in_epochs(metric) else ()

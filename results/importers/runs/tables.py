@@ -57,26 +57,24 @@ class Table(NamedTuple):
             column = column.to_pylist()
         values, logged = np.full(len(column), np.nan), np.zeros(len(column), bool)
         for i, cell in enumerate(column):
-            cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
             value = number(cell, self.is_text)
             if value is not None:
                 values[i], logged[i] = value, True
-            elif strict and isinstance(cell, str):
+            elif strict and isinstance(cell, str | bytes):
                 raise Unusable(f"line {self.line[i]:,} has {name} {brief(cell)}, which is not a number")
         return values, logged
 
     def groups(self, name: str) -> Iterator[tuple[str, "Table"]]:
         """Yields the rows for each value of a column, in the order of the values' first rows."""
+        import pandas as pd
+
         cells = self.columns[name]
-        keys = [
-            None if key is None else str(key) for key in (cells.to_pylist() if isinstance(cells, pa.Array) else cells)
-        ]
-        encoded = pa.array(keys, pa.string()).dictionary_encode()
-        group = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        keys = cells.to_pylist() if isinstance(cells, pa.Array) else cells
+        group, names = pd.factorize(np.array([None if key is None else str(key) for key in keys], object))
         order = np.argsort(group, kind="stable")
         columns = {column: _take(cells, order) for column, cells in self.columns.items()}
-        ends = np.searchsorted(group[order], np.arange(len(encoded.dictionary) + 1))
-        for key, start, end in zip(encoded.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True):
+        starts = np.searchsorted(group[order], np.arange(len(names) + 1))
+        for key, start, end in zip(names, starts[:-1], starts[1:], strict=True):
             rows = {column: cells[start:end] for column, cells in columns.items()}
             chosen = order[start:end]
             yield key, self._replace(columns=rows, line=self.line[chosen], filled=self.filled[chosen])
@@ -104,12 +102,12 @@ def _is_number(type: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
 
 
-def of_rows(rows: Sequence[Fields], needed: Collection[str] | None, line: Sequence[int] | None = None) -> Table:
+def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line: Sequence[int] | None = None) -> Table:
     """Returns a table of objects.
 
     Args:
       rows: an object per row.
-      needed: names of the columns to keep if they exist, or None for all columns. Counters are always kept.
+      needed: names of the columns to keep if they exist. By default, all are kept. Counters are always kept.
       line: number of each row's line. By default, rows are numbered from 1.
 
     Raises:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from results.aliases import Fields
+from results.aliases import Json
 from results.bad_input import BadInput
 
 LONGEST = 2000  # characters of a line; longer ones hold no metrics, and searching them would take long
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?i:nan|inf(?:inity)?)\b"
-_TOKEN = re.compile(r"\{(\w*)\}|\*|\s+")
+# A number cannot be split, and the first match of each part counts. Hostile lines would else take long to search.
+_CELL = r"(?>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)|[-+]?(?i:nan|inf(?:inity)?)\b|[^\W\d][^\s,;|]*?"
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -21,30 +20,24 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     Raises:
       BadInput: the pattern has no names, or an invalid or repeated name.
     """
-    expression, position, names = "", 0, list[str]()
-    for token in _TOKEN.finditer(pattern):
-        expression += re.escape(pattern[position : token.start()])
-        position = token.end()
-        if token[0] == "*":
-            expression += ".*?"
-        elif token[1] is None:
-            expression += r"\s+"
-        else:
-            names.append(token[1])
-            expression += f"(?P<{token[1]}>{_NUMBER}|[^\\W\\d][^\\s,;|]*?)"
-    if not names or len(set(names)) < len(names) or not all(name.isidentifier() for name in names):
+    expression = re.sub(r"(?:\\ )+", r"\\s+", re.escape(pattern)).replace(r"\*", ")(?>.*?")
+    expression = re.sub(r"\\\{(.*?)\\\}", lambda name: f"(?P<{name[1]}>{_CELL})", expression)
+    try:
+        compiled = re.compile(rf"(?<!\w)(?>{expression}" + (r"(?!\w))" if pattern.endswith("}") else ")"))
+    except re.error:
+        compiled = re.compile("")
+    if not compiled.groupindex:
         raise BadInput(f"line: {pattern[:80]} must contain names in braces, each used once, such as step {{step}}")
-    end = r"(?![\w.])" if pattern.endswith("}") else ""
-    return re.compile(rf"(?<!\w){expression}{re.escape(pattern[position:])}{end}")
+    return compiled
 
 
-def rows(data: bytes, patterns: Sequence[str]) -> tuple[list[Fields], int]:
+def rows(data: bytes, patterns: Sequence[str]) -> tuple[list[Json], int]:
     """Returns a row for each line that matches a pattern, and the number of other lines that are not blank.
 
-    All patterns are tried on every line, and their values are in one row.
+    All patterns are tried on every line, and their values are in one row: numbers as floats, and words.
     """
     expressions = [compile_pattern(pattern) for pattern in patterns]
-    found, skipped = list[Fields](), 0
+    found, skipped = list[Json](), 0
     for line in data.decode("utf-8", "replace").splitlines():
         matches = [expression.search(line) for expression in expressions if len(line) <= LONGEST]
         row = {name: _cell(text) for match in matches if match for name, text in match.groupdict().items()}
@@ -55,7 +48,7 @@ def rows(data: bytes, patterns: Sequence[str]) -> tuple[list[Fields], int]:
     return found, skipped
 
 
-def _cell(text: str) -> Any:
+def _cell(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from results.bad_input import BadInput
-from results.importers.runs import importer, logs, plain_yaml, run_map, runs, tables
+from results.importers.runs import importer, plain_yaml, run_map, runs, tables
 from results.importers.untrusted import ImportWarnings
 
 COMMON = "dataset: toy\nmodel: net\noptimizer: adamw\n"
@@ -115,7 +115,12 @@ def test_a_wrong_pattern_of_lines_is_one_line(text: str, part: str) -> None:
 
 def test_long_lines_take_no_long_search(tmp_path: Path) -> None:
     text = 'format: text\nfiles: "*.txt"\nbatch_size: 8\nmetrics: {train_loss: b}\nline: "{step}*{a}*{b}*{c}z"\n'
-    read(tmp_path, {"log.txt": "1" * 1_000_000 + "\n"}, text, "has no line like")
+    read(
+        tmp_path,
+        {"log.txt": "1" * 1_000_000 + "\n" + "1" * 1990 + "\n" + "1 " * 990 + "\n" + "a" * 1990},
+        text,
+        "has no line like",
+    )
 
 
 RAY = [{"training_iteration": i, "loss": 2 / i, "time_total_s": 7.0 * i, "config": {"lr": 0.1}} for i in (1, 2, 3)]
@@ -157,7 +162,7 @@ def test_the_folder_of_mlflow_is_read(tmp_path: Path) -> None:
         tmp_path,
         {"mlruns/0/abc/metrics/loss": "1 2 x\n"},
         MLFLOW + 'files: "*/*/abc/meta.yaml"\n',
-        "metrics/loss with the line",
+        "not a readable run or",
     )
 
 
@@ -181,7 +186,10 @@ def test_the_database_of_mlflow_is_read(tmp_path: Path) -> None:
     assert logged.batch_size == 32 and logged.status == "INFEASIBLE"
     data = (tmp_path / "mlflow.db").read_bytes()
     read(
-        tmp_path, {"mlflow.db": data[:5000] + b"\xff" * 5000}, MLFLOW + "files: mlflow.db\n", "not a readable database"
+        tmp_path,
+        {"mlflow.db": data[:5000] + b"\xff" * 5000},
+        MLFLOW + "files: mlflow.db\n",
+        "not a readable run or",
     )
 
 
@@ -193,6 +201,12 @@ CELLS = {
     "NaN between evaluations": (["10,9,2.0", "15,8,nan", "20,7,1.0", "25,6,NaN", "30,5,0.5"], GOOD, "COMPLETE"),
     "NaN before the next evaluation": (["10,9,2.0", "20,7,1.0", "30,5,0.5", "35,4,nan"], GOOD, "COMPLETE"),
     "NaN in the next evaluation": (["10,9,2.0", "20,7,1.0", "30,5,nan"], [*GOOD[:2], (30, np.nan)], "INFEASIBLE"),
+    "NaN in training at the step of an evaluation": (
+        ["10,9,2.0", "15,8,nan", "20,7,1.0", "30,7,nan"],
+        GOOD[:2],
+        "COMPLETE",
+    ),
+    "NaN everywhere at the end": (["10,9,2.0", "15,8,nan", "20,nan,nan"], [GOOD[0], (20, np.nan)], "INFEASIBLE"),
     "NaN in a row of its own": (["10,9,2.0", "20,7,1.0", "25,,nan"], [*GOOD[:2], (25, np.nan)], "INFEASIBLE"),
     "NaN at first": (["10,9,nan"], [(10, np.nan)], "INFEASIBLE"),
     "infinity at the end": (["10,9,2.0", "20,9,Infinity"], [GOOD[0], (20, np.inf)], "INFEASIBLE"),
@@ -301,9 +315,3 @@ def test_runs_of_one_file_are_separated_in_any_order(tmp_path: Path) -> None:
         f"r{run}": [(step, loss) for name, step, loss in lines if name == f"r{run}"] for run in range(30)
     }
     assert [run.name.split(":")[1] for run in found] == list(dict.fromkeys(lines[i][0] for i in order))
-
-
-def test_evaluations_follow_the_last_interval() -> None:
-    step, value = np.array([10, 20, 25, 30, 31]), np.array([1.0, 0.5, np.nan, np.nan, np.nan])
-    filled = np.array([True, True, True, True, False])
-    assert logs.evaluated(step, value, filled).tolist() == [True, True, False, True, True]
