@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,38 +15,20 @@ from results.aliases import Fields, Json
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import untrusted
-from results.importers.runs import run_map as maps, tensorboard
+from results.importers.runs import counters, mlflow_runs, plain_yaml, tensorboard, text_lines
+from results.importers.runs.log import Log
 from results.importers.runs.places import Place
-from results.importers.runs.run_map import TENSORBOARD, TRAINER, WANDB, Reference, RunMap, fields
+from results.importers.runs.run_map import MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, WANDB, Reference, RunMap, fields
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable, brief
 
 MOST_BYTES = 64 << 20
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
 MOST_COLUMNS = 4096
-LAST_STEP = 2**31 - 1
 NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged value: the run diverged
 LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
 
 Column: TypeAlias = pa.ChunkedArray | Sequence[Any]
-
-
-class Log(NamedTuple):
-    """The log of one run.
-
-    Attributes:
-      name: name of the run for display.
-      place: first file of the run.
-      series: logged numbers by tag or column, in the order of the log.
-      columns: columns that are constant within the run, by name.
-      config: content of the run's config file.
-    """
-
-    name: str
-    place: Place
-    series: Mapping[str, Series]
-    columns: Fields
-    config: Fields
 
 
 def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
@@ -61,20 +43,35 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
     try:
         if run_map.format == TENSORBOARD:
             yield _events(places, run_map, root)
-            return
-        data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
-        if data.startswith(GZIP):
-            raise Unusable("is compressed. Decompress it first.")
-        config = _config(first, run_map, root)
-        if run_map.format == TRAINER:
-            rows, config = _trainer(data)
-            yield _log(first.path, first, _columns(rows), run_map, config)
-            return
-        whole = _without_cut_line(data, run_map.format, first.name)
-        found = list(_of_table(first, _table(whole, run_map.format, first.name), run_map, config))
+        elif run_map.format == MLFLOW:
+            for run in mlflow_runs.read(first, root, MOST_BYTES):
+                config = {**run.parameters, **_config(first, run_map, root)}
+                yield _of_tags(Log(run.name, first, {}, config, tuple(run.metrics)), run.metrics, run_map)
+        else:
+            yield from _file(first, run_map, root)
     except (Unusable, bounds.TooLarge) as error:
         yield first.path, str(error)
+
+
+def _file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
+    """Yields the runs in a file with one row per logged step, or the name and the fault of an unusable run."""
+    data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
+    if data.startswith(GZIP):
+        raise Unusable("is compressed. Decompress it first.")
+    config = _config(first, run_map, root)
+    if run_map.format == TRAINER:
+        rows, entries = _trainer(data)
+        yield _log(first.path, first, _columns(rows), run_map, {**entries, **config})
         return
+    if run_map.format == TEXT:
+        rows, skipped = text_lines.rows(data, run_map.line)
+        if not rows:
+            raise Unusable(f"has no line like {brief(run_map.line[0])}")
+        notes = (f"{skipped:,} lines match no pattern",) if skipped else ()
+        yield _log(first.path, first, _columns(rows), run_map, config)._replace(notes=notes)
+        return
+    whole = _without_cut_line(data, run_map.format, first.name)
+    found = list(_of_table(first, _table(whole, run_map.format, first.name), run_map, config))
     yield from found
     if len(whole) < len(data) and any(isinstance(each, Log) for each in found):
         yield first.path, "its last line has no newline and was left out"
@@ -123,7 +120,33 @@ def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     # Files of one folder are attempts of the same run. The time of logging orders their rows.
     ordered = {tag: each.where(np.argsort(each.seconds, kind="stable")) for tag, each in joined.items()}
     config = hyperparameters | dict(_config(places[0], run_map, root))
-    return Log(common or places[0].path, places[0], ordered, {}, config)
+    return _of_tags(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
+
+
+def _of_tags(log: Log, tags: Mapping[str, Series], run_map: RunMap) -> Log:
+    """Returns a log with the series of tags that have steps of their own."""
+    metrics = {metric.tag: metric.name for metric in run_map.metrics}
+    series = {}
+    for tag, logged in tags.items():
+        metric = metrics.get(tag, "")
+        counts = _counts_beside(logged, run_map.counter(metric).column, tags)
+        counted = np.isfinite(counts)
+        if counted.any():
+            step = counters.steps(counts[counted], metric, log, run_map)
+            series[tag] = logged.where(counted)._replace(step=step)
+    return log._replace(series=series, order={tag: rows.seconds for tag, rows in series.items()})
+
+
+def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
+    """Returns the counter of each event, float64[n]: its step, or the scalar that was logged at the same step."""
+    if counter == "step":
+        return series.step.astype(np.float64)
+    if counter not in tags:
+        raise Unusable(
+            f"has no scalar {brief(counter)[1:-1]} with the step. Its numbers: {', '.join([*tags][:8])[:200]}"
+        )
+    values = dict(zip(tags[counter].step.tolist(), tags[counter].value.tolist(), strict=True))
+    return np.array([values.get(step, np.nan) for step in series.step.tolist()])
 
 
 def _common(folders: Sequence[str]) -> str:
@@ -151,11 +174,20 @@ def _table(data: bytes, format: str, name: str) -> dict[str, Column]:
         return _parquet(data)
     if _is_csv(format, name):
         return _csv(data)
-    return _columns(_json_lines(data))
+    rows = _json_lines(data)
+    return _columns([_flat(row) for row in rows] if format == RAY else rows)
+
+
+def _flat(row: Fields, within: str = "") -> Json:
+    """Returns an object without nested objects. Names are joined by slashes, as in Ray's ``progress.csv``."""
+    cells: Json = {}
+    for name, value in row.items():
+        cells |= _flat(value, f"{within}{name}/") if isinstance(value, dict) else {f"{within}{name}": value}
+    return cells
 
 
 def _is_csv(format: str, name: str) -> bool:
-    return format == "csv" or (format == WANDB and name.endswith(".csv"))
+    return format == "csv" or (format in (WANDB, RAY) and name.endswith(".csv"))
 
 
 def _without_cut_line(data: bytes, format: str, name: str) -> bytes:
@@ -234,24 +266,38 @@ def _columns(rows: Sequence[Fields]) -> dict[str, Column]:
 
 def _log(name: str, place: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields) -> Log:
     """Returns the log of one run from its rows."""
-    if run_map.step not in table:
-        known = ", ".join(each if each.isprintable() else ascii(each) for each in [*table][:8]) or "none"
-        raise Unusable(f"has no column {run_map.step} with the step. Its columns: {known[:200]}")
-    step = numbers(table[run_map.step])
-    rows = np.flatnonzero(np.isfinite(step))
-    if not len(rows):
-        raise Unusable("has no row with a step")
-    taken = step[rows]
-    if np.any((taken < 0) | (taken > LAST_STEP) | (taken != np.floor(taken))):
-        raise Unusable(f"has a {run_map.step} that is not an integer from 0 to {LAST_STEP}")
-    seconds = numbers(table[run_map.seconds]) if run_map.seconds in table else np.full(len(step), np.nan)
-    series = {}
-    for column, values in table.items():
-        logged = rows[_logged(values)[rows]]
-        if column != run_map.step and len(logged):
-            series[column] = Series(step[logged].astype(np.int64), seconds[logged], numbers(values)[logged])
     referred = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"]
-    return Log(name, place, series, {each: _constant(each, table[each]) for each in referred if each in table}, config)
+    constants = {column: _constant(column, table[column]) for column in referred if column in table}
+    log = Log(name, place, constants, config, tuple(table))
+    metrics = {metric.tag: metric.name for metric in run_map.metrics}
+    columns = {metric: run_map.counter(metric).column for metric in ("", *metrics.values())}
+    if columns[""] not in table and all(metric in run_map.step for metric in metrics.values()) and metrics:
+        del columns[""]
+    counts = {metric: _counts(column, table) for metric, column in columns.items()}
+    rows = len(next(iter(counts.values())))
+    seconds = numbers(table[run_map.seconds]) if run_map.seconds in table else np.full(rows, np.nan)
+    series, order = {}, {}
+    for tag, column in table.items():
+        metric = metrics.get(tag, "")
+        if metric not in counts or tag == columns[metric]:
+            continue
+        logged = np.flatnonzero(np.isfinite(counts[metric]) & _logged(column))
+        if len(logged):
+            step = counters.steps(counts[metric][logged], metric, log, run_map)
+            series[tag] = Series(step, seconds[logged], numbers(column)[logged])
+            order[tag] = logged
+    return log._replace(series=series, order=order)
+
+
+def _counts(column: str, table: Mapping[str, Column]) -> np.ndarray:
+    """Returns a counter, float64[n], with NaN for rows without a step. Raises Unusable if there are no others."""
+    if column not in table:
+        known = ", ".join(name if name.isprintable() else ascii(name) for name in [*table][:8]) or "none"
+        raise Unusable(f"has no column {column} with the step. Its columns: {known[:200]}")
+    counts = numbers(table[column])
+    if not np.isfinite(counts).any():
+        raise Unusable("has no row with a step")
+    return counts
 
 
 def numbers(column: Column) -> np.ndarray:
@@ -315,7 +361,7 @@ def _config(place: Place, run_map: RunMap, root: Folder) -> Fields:
 def parse_config(data: bytes) -> Fields:
     """Returns the entries of a JSON or YAML file. In W&B's files, each entry has its value under the key ``value``."""
     try:
-        content = maps.load_plain(data)
+        content = plain_yaml.load(data)
     except ValueError as error:
         raise Unusable(f"is not JSON or YAML ({first_line(error)[:80]})") from None
     if not isinstance(content, dict):

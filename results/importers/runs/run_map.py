@@ -21,25 +21,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import yaml
-
 from results import bounds
 from results.aliases import Strings
 from results.bad_input import BadInput, check_choice, first_line, meaning, nearest
-from results.durable import check_depth
 from results.importers.recording import may_be_column
-from results.importers.untrusted import MOST_DEPTH
+from results.importers.runs import plain_yaml, text_lines
 from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
-TENSORBOARD, TRAINER, WANDB = "tensorboard", "trainer", "wandb"
-FORMATS = ("csv", "jsonl", "parquet", TENSORBOARD, TRAINER, WANDB)
+TENSORBOARD, TRAINER, WANDB, TEXT, RAY, MLFLOW = "tensorboard", "trainer", "wandb", "text", "ray", "mlflow"
+FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, RAY, MLFLOW)
+WITH_CONFIG = (TENSORBOARD, TRAINER, RAY, MLFLOW)  # formats whose logs hold a config
 MOST_BYTES = 64 << 10
 UNSTATED = "???"  # marks a value that a suggested map could not find
-STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step"}  # column with the step, if the map does not state one
-TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp"}  # column with the time in seconds
+# Column with the step, if the map does not state one.
+STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step"}
+TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp", RAY: "time_total_s"}  # in seconds
+EPOCHS = ("epoch", "epochs", "current_epoch", "training_iteration")  # counters that are not training steps
 REFERENCES = ("path", "config", "column")
 _REFERENCE = re.compile(rf"({'|'.join(REFERENCES)}):(.+)")
+_COUNTER = re.compile(r"(?P<column>.+?)(?P<plus> \+ 1)?")
+_KERAS = re.compile(r"(.*/)?epoch_")
 _METRIC = re.compile(r"(?P<complement>1 - )?(?P<tag>.+?)(?P<percent> / 100)?")
 
 
@@ -75,6 +77,18 @@ class Metric(NamedTuple):
         return f"{'1 - ' if self.complement else ''}{self.tag}{' / 100' if self.percent else ''}"
 
 
+class Counter(NamedTuple):
+    """A column with the step of each row, or another counter from which the step is computed.
+
+    Attributes:
+      column: column of a table, or tag of an event file. There, ``step`` is the event's own step.
+      plus: 1 if the counter starts at 0 and a row is logged at the end of that epoch, otherwise 0.
+    """
+
+    column: str
+    plus: int = 0
+
+
 class RunMap(NamedTuple):
     """A parsed map from logged runs to studies.
 
@@ -93,7 +107,11 @@ class RunMap(NamedTuple):
       metaparameters: other values that were tuned, by name.
       budget: planned number of steps. A shorter run is INCOMPLETE.
       targets: targets of the studies.
-      step: column that contains the step.
+      step: counter with the step, by metric. The entry "" is for all other metrics.
+      steps_per_epoch: values whose product is the number of steps per epoch, by metric. The entry "" is for all other
+        metrics whose counter counts epochs.
+      examples_seen: column that contains the examples so far, in the unit of the batch size, instead of a step.
+      line: patterns of the lines of a text log.
       seconds: column that contains the time in seconds, or empty if there are no times.
       device_kind, device_count: devices of the run.
       licence: SPDX identifier of the data's licence.
@@ -115,16 +133,37 @@ class RunMap(NamedTuple):
     metaparameters: Mapping[str, Field] = {}
     budget: Field | None = None
     targets: tuple[Target, ...] = ()
-    step: str = "step"
+    step: Mapping[str, Counter] = {}
+    steps_per_epoch: Mapping[str, tuple[Field, ...]] = {}
+    examples_seen: str = ""
+    line: Strings = ()
     seconds: str = ""
     device_kind: Field | None = None
     device_count: tuple[Field, ...] = ()
     licence: str = ""
     citation: str = ""
 
+    def counter(self, metric: str = "") -> Counter:
+        """Returns the counter of a metric, or of all columns that are not metrics."""
+        if metric in self.step:
+            return self.step[metric]
+        return self.step.get("", Counter(self.examples_seen or STEPS.get(self.format, "step")))
+
+    def factors(self, metric: str = "") -> tuple[Field, ...]:
+        """Returns the values whose product is the number of steps per count. There are none if steps are counted."""
+        if metric and metric in self.steps_per_epoch:
+            return self.steps_per_epoch[metric]
+        return self.steps_per_epoch.get("", ()) if self.in_epochs(metric) else ()
+
+    def in_epochs(self, metric: str = "") -> bool:
+        """Returns whether a metric is logged by epoch, according to the name of its counter or, in Keras, its tag."""
+        tags = [each.tag for each in self.metrics if each.name == metric]
+        by_keras = self.format == TENSORBOARD and metric not in self.step and any(_KERAS.match(tag) for tag in tags)
+        return by_keras or self.counter(metric).column.rpartition("/")[2].lower() in EPOCHS
+
 
 _REQUIRED: Strings = ("format", "files", "dataset", "model", "optimizer", "batch_size", "metrics")
-_TEXTS = ("files", "config", "step", "seconds", "licence", "citation")
+_TEXTS = ("files", "config", "examples_seen", "seconds", "licence", "citation")
 _PRODUCTS = ("batch_size", "device_count")
 
 
@@ -142,7 +181,7 @@ def read(path: Path) -> RunMap:
 def parse(text: str, where: str) -> RunMap:
     """Parses a map from YAML text. Error messages start with ``where``."""
     try:
-        content = load_plain(text.encode())
+        content = plain_yaml.load(text.encode())
     except ValueError as error:
         hint = " A value that starts with * or { needs quotes."
         raise BadInput(f"{where} is not YAML ({first_line(error)}).{hint}") from None
@@ -165,37 +204,6 @@ def parse(text: str, where: str) -> RunMap:
         raise BadInput(f"{where}: {error}") from None
 
 
-class PlainLoader(yaml.SafeLoader):
-    """A YAML loader for untrusted text. It loads only plain data without aliases, which could expand without bound."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.constructor.ConstructorError(None, None, "it has an alias", self.peek_event().start_mark)
-        return super().compose_node(parent, index)
-
-
-# YAML 1.1 reads 1e-3 as text. Numbers in a map or a config are often written that way.
-PlainLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+"),
-    list("-+.0123456789"),
-)
-
-
-def load_plain(data: bytes) -> Any:
-    """Parses YAML or JSON text. Raises ValueError with a one-line message if it is neither or is nested too deeply."""
-    try:
-        content = yaml.load(data.decode("utf-8-sig"), PlainLoader)
-        check_depth(content, MOST_DEPTH)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = str(getattr(error, "problem", None) or first_line(error))
-        raise ValueError(f"line {mark.line + 1}: {problem}" if mark else problem) from None
-    except (RecursionError, TypeError) as error:
-        raise ValueError(first_line(error)) from None
-    return content
-
-
 def _value(key: str, value: Any) -> Any:
     if key == "metrics":
         return _metrics(value)
@@ -208,6 +216,15 @@ def _value(key: str, value: Any) -> Any:
     if key in _PRODUCTS:
         factors = value if isinstance(value, list) else [value]
         return tuple(_field(key, each) for each in factors)
+    if key == "step":
+        return {name: _counter(each) for name, each in _by_metric(key, value).items()}
+    if key == "steps_per_epoch":
+        return {name: _value("batch_size", each) for name, each in _by_metric(key, value).items()}
+    if key == "line":
+        patterns = tuple(map(str, value if isinstance(value, list) else [value]))
+        for pattern in patterns:
+            text_lines.compile_pattern(pattern)
+        return patterns
     if key == "format":
         check_choice("format", value, FORMATS)
     elif key == "unit":
@@ -219,6 +236,22 @@ def _value(key: str, value: Any) -> Any:
     else:
         return _field(key, value)
     return value
+
+
+def _by_metric(key: str, value: Any) -> dict[str, Any]:
+    """Returns the values of a key by metric. A single value has the name ""."""
+    if not isinstance(value, dict):
+        return {"": value}
+    for name in value:
+        check_choice(f"metric in {key}", name, METRICS)
+    return value
+
+
+def _counter(value: Any) -> Counter:
+    match = _COUNTER.fullmatch(str(value))
+    if match is None:
+        raise BadInput(f"step must be a column, or a column by metric, not {value!r:.60}")
+    return Counter(match["column"].strip(), 1 if match["plus"] else 0)
 
 
 def _number(key: str, value: Any) -> float:
@@ -267,16 +300,39 @@ def _check(run_map: RunMap) -> RunMap:
             if field.origin == "path" and field.name not in places:
                 known = ", ".join(sorted(places)) or "none"
                 raise BadInput(f"{key} is {field}, but files has no {{{field.name}}}. It has: {known}.")
-            if field.origin == "config" and not run_map.config and run_map.format not in (TRAINER, TENSORBOARD):
+            if field.origin == "config" and not run_map.config and run_map.format not in WITH_CONFIG:
                 raise BadInput(f"{key} is {field}, but the key config does not name a file")
-            if field.origin == "column" and run_map.format == TENSORBOARD:
-                raise BadInput(f"{key} is {field}, but TensorBoard logs have no columns. Use path: or config:.")
+            if field.origin == "column" and run_map.format in (TENSORBOARD, MLFLOW):
+                format = "TensorBoard" if run_map.format == TENSORBOARD else "MLflow"
+                raise BadInput(f"{key} is {field}, but {format} logs have no columns. Use path: or config:.")
     if run_map.unit == "tokens" and run_map.sequence_length is None:
         raise BadInput("unit: tokens needs the key sequence_length, in tokens")
     if run_map.unit == "examples" and run_map.sequence_length is not None:
         raise BadInput("sequence_length needs unit: sequences or unit: tokens")
-    step = STEPS.get(run_map.format, "step") if run_map.step == "step" else run_map.step
-    return run_map._replace(step=step, seconds=run_map.seconds or TIMES.get(run_map.format, ""))
+    _check_counters(run_map)
+    config = run_map.config or ("params.json" if run_map.format == RAY else "")
+    return run_map._replace(seconds=run_map.seconds or TIMES.get(run_map.format, ""), config=config)
+
+
+def _check_counters(run_map: RunMap) -> None:
+    """Raises BadInput if the keys about steps do not determine the step of each metric."""
+    names = [metric.name for metric in run_map.metrics]
+    for key in ("step", "steps_per_epoch"):
+        for name in getattr(run_map, key):
+            if name and name not in names:
+                raise BadInput(f"{key} names {name}, which is not among the metrics: {', '.join(names)}")
+    if run_map.examples_seen and "" in run_map.step:
+        raise BadInput("step and examples_seen both state the step. Keep one of them, or state step by metric.")
+    for name in names:
+        if run_map.in_epochs(name) and not run_map.factors(name):
+            raise BadInput(
+                f"the step of {name} counts epochs ({run_map.counter(name).column}): state steps_per_epoch, such as "
+                f"{{{name}: 391}}, config:NAME, or 1 if it counts training steps"
+            )
+    if "" in run_map.steps_per_epoch and not any(run_map.in_epochs(name) for name in names):
+        raise BadInput(f"no step is named epoch. Name the metrics: steps_per_epoch: {{{names[0]}: 391}}")
+    if (run_map.format == TEXT) != bool(run_map.line):
+        raise BadInput('format: text and the key line need each other: line: "step {step} loss {loss}"')
 
 
 def fields(run_map: RunMap) -> list[tuple[str, Field]]:
@@ -284,4 +340,5 @@ def fields(run_map: RunMap) -> list[tuple[str, Field]]:
     single = ("dataset", "model", "optimizer", "run", "sequence_length", "seed", "budget", "device_kind")
     found = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
     found += [(key, each) for key in _PRODUCTS for each in getattr(run_map, key)]
+    found += [("steps_per_epoch", each) for factors in run_map.steps_per_epoch.values() for each in factors]
     return found + [(f"metaparameters.{name}", each) for name, each in run_map.metaparameters.items()]

@@ -10,13 +10,13 @@ from results.aliases import Fields, Json, Strings
 from results.importers import recording, untrusted
 from results.importers.recording import Content
 from results.importers.runs import series as logged
-from results.importers.runs.logs import Log
-from results.importers.runs.run_map import Field, Metric, Reference, RunMap
+from results.importers.runs.log import Log, integer, look_up, number, product, word
+from results.importers.runs.run_map import Metric, RunMap
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable, brief
 from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
-from results.plans.study import MOST_STEPS, SHARES, Target
+from results.plans.study import SHARES, Target
 from results.plans.trial_request import TrialRequest
 
 DETAILS_RAW = "raw"  # key in details: metrics were not averaged
@@ -71,7 +71,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       run_map: the map.
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
-    notes = []
+    notes = [*log.notes]
     metrics, again, smooth = {}, 0, []
     for metric in run_map.metrics:
         if metric.tag not in log.series:
@@ -95,23 +95,23 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     steps = int(max(each.step[-1] for each in log.series.values()))
     status, reason = _ending(log, run_map, metrics, densest, steps)
     if reason == "lost":
-        notes.append(f"ended before step {_integer('budget', run_map.budget, log, 1)}")
+        notes.append(f"ended before step {integer('budget', run_map.budget, log, 1)}")
     return Run(
         name=log.name,
-        dataset=_name("dataset", run_map.dataset, log),
-        model=_name("model", run_map.model, log),
-        optimizer=_name("optimizer", run_map.optimizer, log),
-        batch_size=_product("batch_size", run_map.batch_size, log),
-        sequence_length=_integer("sequence_length", run_map.sequence_length, log, 1),
-        seed=_integer("seed", run_map.seed, log, 0, 2**32 - 1),
-        metaparameters={name: _number(name, field, log) for name, field in run_map.metaparameters.items()},
+        dataset=word(run_map.dataset, log),
+        model=word(run_map.model, log),
+        optimizer=word(run_map.optimizer, log),
+        batch_size=product("batch_size", run_map.batch_size, log),
+        sequence_length=integer("sequence_length", run_map.sequence_length, log, 1),
+        seed=integer("seed", run_map.seed, log, 0, 2**32 - 1),
+        metaparameters={name: number(name, field, log) for name, field in run_map.metaparameters.items()},
         steps=steps,
         metrics=metrics,
         status=status,
         reason=reason,
         seconds=logged.seconds_per_step(densest, _evaluations(log, run_map, densest)),
-        device_kind=None if run_map.device_kind is None else untrusted.text(str(_value(run_map.device_kind, log))),
-        device_count=_product("device_count", run_map.device_count, log) if run_map.device_count else None,
+        device_kind=None if run_map.device_kind is None else untrusted.text(str(look_up(run_map.device_kind, log))),
+        device_count=product("device_count", run_map.device_count, log) if run_map.device_count else None,
         notes=tuple(notes),
     )
 
@@ -144,7 +144,7 @@ def _ending(
     stated = [target for target in run_map.targets if target.metric in metrics]
     if stated and all(_reaches(metrics[target.metric], target) for target in stated):
         return "COMPLETE", None
-    budget = _integer("budget", run_map.budget, log, 1)
+    budget = integer("budget", run_map.budget, log, 1)
     spacing = float(np.median(np.diff(densest.step))) if len(densest.step) > 1 else 0.0
     if budget is not None and steps + max(spacing, 1) < budget:
         return "INCOMPLETE", "lost"
@@ -164,53 +164,6 @@ def _evaluations(log: Log, run_map: RunMap, densest: Series) -> np.ndarray:
     ]
     sparse = [step for step in own if len(step) < len(densest.step) / 2 or len(own) == len(run_map.metrics)]
     return np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int64)
-
-
-def _value(field: Field, log: Log) -> Any:
-    """Looks up a field. Raises Unusable if the run does not have this field."""
-    if not isinstance(field, Reference):
-        return field
-    if field.origin == "path":
-        return log.place.parts[field.name]
-    content: Any = log.columns if field.origin == "column" else log.config
-    if field.name in content:
-        found = content[field.name]
-    else:
-        found = content
-        for part in field.name.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-    if found is None or isinstance(found, dict | list):
-        where = "column" if field.origin == "column" else "entry of its config"
-        raise Unusable(f"has no {where} {brief(field.name)[1:-1]}")
-    return found
-
-
-def _name(key: str, field: Field, log: Log) -> str:
-    value = _value(field, log)
-    return untrusted.word(f"{value:g}" if isinstance(value, float) else str(value), "unstated")
-
-
-def _number(key: str, field: Field, log: Log) -> float:
-    value = untrusted.numeric(_value(field, log))
-    if value is None:
-        raise Unusable(f"has {key} {brief(_value(field, log))}, which is not a number")
-    return value
-
-
-def _integer(key: str, field: Field | None, log: Log, least: int, most: int = MOST_STEPS) -> int | None:
-    if field is None:
-        return None
-    value = untrusted.int_or_none(_number(key, field, log), least, most)
-    if value is None:
-        raise Unusable(f"has {key} {brief(_value(field, log))}, which is not an integer from {least} to {most}")
-    return value
-
-
-def _product(key: str, factors: Sequence[Field], log: Log) -> int:
-    total = math.prod(_integer(key, each, log, 1) or 1 for each in factors)
-    if total > MOST_STEPS:
-        raise Unusable(f"has {key} {brief(total)}, but the limit is {MOST_STEPS}")
-    return total
 
 
 def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Recorded, list[Run]]]:
@@ -265,9 +218,9 @@ def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
 def _measurements(numbered: Mapping[int, Run]) -> Fields:
     metrics = dict.fromkeys(name for run in numbered.values() for name in run.metrics)
     columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
-    for number, run in numbered.items():
+    for trial, run in numbered.items():
         steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()]))
-        columns["trial"] += np.full(len(steps), number).tolist()
+        columns["trial"] += np.full(len(steps), trial).tolist()
         columns["step"] += steps.tolist()
         for name in metrics:
             own = run.metrics.get(name)

@@ -18,9 +18,9 @@ from results.durable import Folder
 from results.importers import untrusted
 from results.importers.recording import may_be_column
 from results.importers.runs import logs, places
-from results.importers.runs.logs import Log
+from results.importers.runs.log import Log
 from results.importers.runs.places import Place
-from results.importers.runs.run_map import STEPS, TENSORBOARD, TIMES, TRAINER, UNSTATED, WANDB, RunMap
+from results.importers.runs.run_map import STEPS, TENSORBOARD, TIMES, TRAINER, UNSTATED, WANDB, Counter, RunMap
 from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings, Unusable
 
@@ -82,7 +82,7 @@ def _look(root: Folder) -> Found:
     matching = places.find(root, pattern, ImportWarnings())
     config = _config(matching, root) if matching else ""
     base = RunMap(format, pattern, "", "", "", (), (), config=config)
-    base = base._replace(step=STEPS.get(format, "step"), seconds=TIMES.get(format, ""))
+    base = base._replace(seconds=TIMES.get(format, ""))
     base_root = root.parent if root.is_file() else root
     columns: dict[str, None] = {}
     read: list[Log] = []
@@ -90,7 +90,9 @@ def _look(root: Folder) -> Found:
         own = base
         if format not in STEPS:
             columns |= dict.fromkeys(logs.column_names(place, format, base_root))
-            own = base._replace(step=_first(_STEPS, columns) or "step", seconds=_first(_TIMES, columns) or "")
+            own = base._replace(
+                step={"": Counter(_first(_STEPS, columns) or "step")}, seconds=_first(_TIMES, columns) or ""
+            )
         same = [each for each in matching if each.folder == place.folder] if format == TENSORBOARD else [place]
         read += [log for log in logs.read(same, own, base_root) if isinstance(log, Log)]
     return Found(format, pattern, parts, read, list(columns), config)

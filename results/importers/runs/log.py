@@ -1,0 +1,90 @@
+"""Log: the log of one run, and the values that a map takes from it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from results.aliases import Fields, Strings
+from results.importers import untrusted
+from results.importers.runs.places import Place
+from results.importers.runs.run_map import Field, Reference
+from results.importers.runs.series import Series
+from results.importers.untrusted import Unusable, brief
+from results.plans.study import MOST_STEPS
+
+
+class Log(NamedTuple):
+    """The log of one run.
+
+    Attributes:
+      name: name of the run for display.
+      place: first file of the run.
+      columns: columns that are constant within the run, by name.
+      config: content of the run's config file.
+      names: names of all tags or columns.
+      series: logged numbers by tag or column, in the order of the log.
+      order: place of each row of a series in the log, float64[n]: the row of a table, or the time of an event.
+      notes: notes for the user.
+    """
+
+    name: str
+    place: Place
+    columns: Fields
+    config: Fields
+    names: Strings
+    series: Mapping[str, Series] = {}
+    order: Mapping[str, np.ndarray] = {}
+    notes: Strings = ()
+
+
+def look_up(field: Field, log: Log) -> Any:
+    """Looks up a field. Raises Unusable if the run does not have this field."""
+    if not isinstance(field, Reference):
+        return field
+    if field.origin == "path":
+        return log.place.parts[field.name]
+    content: Any = log.columns if field.origin == "column" else log.config
+    if field.name in content:
+        found = content[field.name]
+    else:
+        found = content
+        for part in field.name.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+    if found is None or isinstance(found, dict | list):
+        where = "column" if field.origin == "column" else "entry of its config"
+        raise Unusable(f"has no {where} {brief(field.name)[1:-1]}")
+    return found
+
+
+def word(field: Field, log: Log) -> str:
+    """Looks up a name, in the form that is allowed in studies."""
+    value = look_up(field, log)
+    return untrusted.word(f"{value:g}" if isinstance(value, float) else str(value), "unstated")
+
+
+def number(key: str, field: Field, log: Log) -> float:
+    """Looks up a number. Raises Unusable if the value is not a number."""
+    value = untrusted.numeric(look_up(field, log))
+    if value is None:
+        raise Unusable(f"has {key} {brief(look_up(field, log))}, which is not a number")
+    return value
+
+
+def integer(key: str, field: Field | None, log: Log, least: int, most: int = MOST_STEPS) -> int | None:
+    """Looks up an optional integer. Raises Unusable if the value is not an integer in this range."""
+    if field is None:
+        return None
+    value = untrusted.int_or_none(number(key, field, log), least, most)
+    if value is None:
+        raise Unusable(f"has {key} {brief(look_up(field, log))}, which is not an integer from {least} to {most}")
+    return value
+
+
+def product(key: str, factors: Sequence[Field], log: Log) -> int:
+    """Returns the product of integers. Raises Unusable if it is too large."""
+    total = math.prod(integer(key, each, log, 1) or 1 for each in factors)
+    if total > MOST_STEPS:
+        raise Unusable(f"has {key} {brief(total)}, but the limit is {MOST_STEPS}")
+    return total
