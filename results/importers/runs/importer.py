@@ -111,7 +111,7 @@ def _runs(found: Sequence[Place], run_map: RunMap) -> list[list[Place]]:
         if isinstance(run_map.run, Reference) and run_map.run.origin == "path":
             key: Any = place.parts[run_map.run.name]
         else:
-            key = place.folder if run_map.format == TENSORBOARD else place.path
+            key = places.run_folder(place, run_map.files) if run_map.format == TENSORBOARD else place.path
         groups.setdefault(key, []).append(place)
     return list(groups.values())
 

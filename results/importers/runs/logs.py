@@ -17,8 +17,8 @@ from results.durable import Folder
 from results.importers import untrusted
 from results.importers.runs import counters, mlflow_runs, plain_yaml, tensorboard, text_lines
 from results.importers.runs.log import Log
-from results.importers.runs.places import Place
-from results.importers.runs.run_map import MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, WANDB, Reference, RunMap, fields
+from results.importers.runs.places import Place, compile_pattern
+from results.importers.runs.run_map import CHART, MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, WANDB, Reference, RunMap, fields
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable, brief
 
@@ -81,6 +81,9 @@ def _of_table(
     first: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
 ) -> Iterator[Log | tuple[str, str]]:
     """Yields the runs in a table, or the name and the fault of an unusable run."""
+    if run_map.format == CHART:
+        yield from _of_chart(first, table, run_map, config)
+        return
     if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
         yield from _attempt(first.path, first, table, run_map, config)
         return
@@ -91,6 +94,26 @@ def _of_table(
         chosen = np.flatnonzero(pc.equal(ids, each).fill_null(False).to_numpy())
         own = {name: _rows(values, chosen) for name, values in table.items()}
         yield from _attempt(f"{first.path}:{untrusted.word(each, 'unnamed')}", first, own, run_map, config)
+
+
+def _of_chart(
+    first: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
+) -> Iterator[Log | tuple[str, str]]:
+    """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
+    pattern = compile_pattern(str(run_map.run))
+    shared = {name: column for name, column in table.items() if " - " not in name}
+    runs: dict[str, dict[str, Column]] = {}
+    for column in table.keys() - shared.keys():
+        run, _, tag = column.rpartition(" - ")
+        if not tag.endswith(("__MIN", "__MAX")):
+            runs.setdefault(run, {})[tag] = table[column]
+    for run, columns in sorted(runs.items()):
+        name, match = f"{first.path}:{untrusted.word(run, 'unnamed')}", pattern.fullmatch(run)
+        if match is None:
+            yield name, f"its name does not match run: {run_map.run}"
+            continue
+        place = first._replace(parts={**first.parts, **match.groupdict()})
+        yield from _attempt(name, place, shared | columns, run_map, config)
 
 
 def _attempt(
@@ -187,7 +210,7 @@ def _flat(row: Fields, within: str = "") -> Json:
 
 
 def _is_csv(format: str, name: str) -> bool:
-    return format == "csv" or (format in (WANDB, RAY) and name.endswith(".csv"))
+    return format in ("csv", CHART) or (format in (WANDB, RAY) and name.endswith(".csv"))
 
 
 def _without_cut_line(data: bytes, format: str, name: str) -> bytes:

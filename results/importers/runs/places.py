@@ -80,3 +80,10 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             expression += f"(?P<{name}>[^/]+?)"
             names.add(name)
     return re.compile(expression + re.escape(pattern[at:]))
+
+
+def run_folder(place: Place, pattern: str) -> str:
+    """Returns the folder of a run with several files: the path up to the last ``**/`` of the pattern, or the file's folder."""
+    above = pattern.rpartition("**/")[0]
+    folders = place.path.split("/")
+    return "/".join(folders[: above.count("/")] if above and "**" not in above else folders[:-1])

@@ -30,18 +30,20 @@ from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
 TENSORBOARD, TRAINER, WANDB, TEXT, RAY, MLFLOW = "tensorboard", "trainer", "wandb", "text", "ray", "mlflow"
-FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, RAY, MLFLOW)
+CHART = "wandb_chart"
+FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, CHART, RAY, MLFLOW)
 WITH_CONFIG = (TENSORBOARD, TRAINER, RAY, MLFLOW)  # formats whose logs hold a config
 MOST_BYTES = 64 << 10
 UNSTATED = "???"  # marks a value that a suggested map could not find
 # Column with the step, if the map does not state one.
-STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step"}
+STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step", CHART: "Step"}
 TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp", RAY: "time_total_s"}  # in seconds
 EPOCHS = ("epoch", "epochs", "current_epoch", "training_iteration")  # counters that are not training steps
 REFERENCES = ("path", "config", "column")
 _REFERENCE = re.compile(rf"({'|'.join(REFERENCES)}):(.+)")
 _COUNTER = re.compile(r"(?P<column>.+?)(?P<plus> \+ 1)?")
 _KERAS = re.compile(r"(.*/)?epoch_")
+PER_BATCH = "/ batch_size"  # last factor of steps per epoch that are stated as examples per epoch
 _METRIC = re.compile(r"(?P<complement>1 - )?(?P<tag>.+?)(?P<percent> / 100)?")
 
 
@@ -108,7 +110,8 @@ class RunMap(NamedTuple):
       budget: planned number of steps. A shorter run is INCOMPLETE.
       targets: targets of the studies.
       step: counter with the step, by metric. The entry "" is for all other metrics.
-      steps_per_epoch: values whose product is the number of steps per epoch, by metric. The entry "" is for all other
+      steps_per_epoch: values whose product is the number of steps per epoch, or examples per epoch and ``PER_BATCH``, by
+        metric. The entry "" is for all other
         metrics whose counter counts epochs.
       examples_seen: column that contains the examples so far, in the unit of the batch size, instead of a step.
       line: patterns of the lines of a text log.
@@ -219,7 +222,7 @@ def _value(key: str, value: Any) -> Any:
     if key == "step":
         return {name: _counter(each) for name, each in _by_metric(key, value).items()}
     if key == "steps_per_epoch":
-        return {name: _value("batch_size", each) for name, each in _by_metric(key, value).items()}
+        return {name: _epoch_factors(each) for name, each in _by_metric(key, value).items()}
     if key == "line":
         patterns = tuple(map(str, value if isinstance(value, list) else [value]))
         for pattern in patterns:
@@ -245,6 +248,14 @@ def _by_metric(key: str, value: Any) -> dict[str, Any]:
     for name in value:
         check_choice(f"metric in {key}", name, METRICS)
     return value
+
+
+def _epoch_factors(value: Any) -> tuple[Field, ...]:
+    """Returns the factors of steps per epoch. The last one is ``PER_BATCH`` for a value such as 50000 / batch_size."""
+    if isinstance(value, str) and value.endswith(f" {PER_BATCH}"):
+        return (_field("steps_per_epoch", value.removesuffix(PER_BATCH).strip()), PER_BATCH)
+    factors: tuple[Field, ...] = _value("batch_size", value)
+    return factors
 
 
 def _counter(value: Any) -> Counter:
@@ -294,7 +305,9 @@ def _metaparameters(value: Any) -> dict[str, Field]:
 
 def _check(run_map: RunMap) -> RunMap:
     """Returns the map with the defaults for its format filled in. Raises BadInput for contradictory keys."""
-    places = set(re.findall(r"\{(\w+)\}", run_map.files))
+    if run_map.format == CHART and not isinstance(run_map.run, str):
+        raise BadInput("format: wandb_chart needs the key run, a pattern of the names of runs, such as bs{batch_size}-*")
+    places = set(re.findall(r"\{(\w+)\}", f"{run_map.files}{run_map.run}"))
     for key, field in fields(run_map):
         if isinstance(field, Reference):
             if field.origin == "path" and field.name not in places:

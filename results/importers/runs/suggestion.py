@@ -5,59 +5,47 @@ You can review and edit every line of the suggested map before importing anythin
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import yaml
 
 from results import durable
-from results.aliases import Fields, Json
+from results.aliases import Fields
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.recording import may_be_column
-from results.importers.runs import logs, places
+from results.importers.runs import layout as layouts, line_patterns, logs, places, vocabulary
+from results.importers.runs.layout import Layout
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place
-from results.importers.runs.run_map import STEPS, TENSORBOARD, TIMES, TRAINER, UNSTATED, WANDB, Counter, RunMap
+from results.importers.runs.run_map import CHART, EPOCHS, MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, UNSTATED, Counter, RunMap
 from results.importers.runs.series import Series
-from results.importers.untrusted import ImportWarnings, Unusable
 
 LOOKED_AT = 3  # runs that are read for tags and columns
-CONFIGS = ("config.yaml", "config.json", "hparams.yaml", "args.json", "params.json", ".hydra/config.yaml")
-_NUMBER = r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
-# Names of values in paths, columns and configs, the most telling one first.
-_NAMES = {
-    "batch_size": ("global_batch_size", "train_batch_size", "batch_size", "batchsize", "batch", "bs", "b"),
-    "learning_rate": ("learning_rate", "lr"),
-    "seed": ("seed", "s"),
-    "weight_decay": ("weight_decay", "wd"),
-    "momentum": ("momentum", "mom"),
-    "optimizer": ("optimizer", "optimizer_name", "optim", "opt"),
-}
-_TUNED = ("learning_rate", "weight_decay", "momentum")
-_OPTIMIZERS = "adamw|adam|adafactor|adagrad|lamb|lars|lion|momentum|muon|nesterov|rmsprop|sgd|shampoo|sophia"
-_PER_DEVICE = ("per_device_train_batch_size", "per_device_batch_size", "per_gpu_batch_size", "micro_batch_size")
-_DEVICES = ("world_size", "num_devices", "n_gpus", "num_gpus", "devices", "gpus")
-_ACCUMULATION = ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum")
-_STEPS = ("step", "global_step", "_step", "iteration", "iter", "steps", "num_steps")
-_TIMES = ("wall_time", "timestamp", "_timestamp", "time", "seconds", "elapsed", "_runtime")
-_RUNS = ("run", "run_id", "run_name", "trial", "trial_id")
-_BUDGETS = ("max_steps", "total_steps", "num_steps", "train_steps", "max_iters")
-_SPLITS = (("validation", "val|valid|validation|eval|dev"), ("test", "test"), ("train", "train|training"))
+TUNED = ("learning_rate", "weight_decay", "momentum")
+ORDER = [f"{split}_{kind}" for split in vocabulary.SPLIT_NAMES for kind in ("loss", "error")]
 
 
 @dataclasses.dataclass
 class Found:
-    """The contents of some runs."""
+    """The contents of some runs.
 
-    format: str
-    pattern: str
-    parts: Sequence[str]
+    Attributes:
+      layout: where the logs are.
+      logs: the logs of some runs. There are none if the step is not known.
+      columns: names of columns.
+      entries: entries of a config file, or values that the logs hold.
+      lines: patterns of the lines of a text log.
+    """
+
+    layout: Layout
     logs: Sequence[Log]
     columns: Sequence[str]
-    config: str
+    entries: Fields
+    lines: Sequence[str]
 
 
 def suggest(path: Folder, out: Path) -> list[str]:
@@ -75,218 +63,165 @@ def suggest(path: Folder, out: Path) -> list[str]:
     return lines
 
 
-def _look(root: Folder) -> Found:
-    format, found = _format(root)
-    relative = [place.path for place in found]
-    pattern, parts = _pattern(relative, format)
-    matching = places.find(root, pattern, ImportWarnings())
-    config = _config(matching, root) if matching else ""
-    base = RunMap(format, pattern, "", "", "", (), (), config=config)
-    base = base._replace(seconds=TIMES.get(format, ""))
-    base_root = root.parent if root.is_file() else root
+def _look(path: Folder) -> Found:
+    layout = layouts.find(path)
+    format = layout.format
     columns: dict[str, None] = {}
-    read: list[Log] = []
-    for place in matching[:LOOKED_AT]:
-        own = base
-        if format not in STEPS:
-            columns |= dict.fromkeys(logs.column_names(place, format, base_root))
-            own = base._replace(
-                step={"": Counter(_first(_STEPS, columns) or "step")}, seconds=_first(_TIMES, columns) or ""
-            )
-        same = [each for each in matching if each.folder == place.folder] if format == TENSORBOARD else [place]
-        read += [log for log in logs.read(same, own, base_root) if isinstance(log, Log)]
-    return Found(format, pattern, parts, read, list(columns), config)
+    lines: list[str] = []
+    tables = format not in (TENSORBOARD, TRAINER, MLFLOW)
+    for place in layout.places[:LOOKED_AT] if tables else ():
+        if format == TEXT:
+            data = untrusted.read_bytes(place.folder / place.name, layout.root, logs.MOST_BYTES)
+            lines = lines or line_patterns.suggest(data)
+            columns |= dict.fromkeys(re.findall(r"\{(\w+)\}", "".join(lines)))
+        else:
+            names = logs.column_names(place, format, layout.root)
+            columns |= dict.fromkeys(name.rpartition(" - ")[2] if format == CHART else name for name in names)
+    run_map = RunMap(format, layout.pattern, "", "", "", (), (), config=layout.config, line=tuple(lines))
+    step = vocabulary.first((*vocabulary.STEPS, *EPOCHS), columns)
+    run_map = run_map._replace(step={"": Counter(step)} if step else {})
+    read = [log for members in _runs(layout) for log in logs.read(members, run_map, layout.root) if isinstance(log, Log)]
+    entries = {**(vocabulary.flat(read[0].config) if read else {}), **layout.entries}
+    if format == TRAINER and layout.entries:
+        entries.pop("train_batch_size", None)  # of trainer_state.json: it is per device
+    return Found(layout, read[:LOOKED_AT], list(columns), entries, lines)
 
 
-def _format(root: Folder) -> tuple[str, list[Place]]:
-    """Returns the format of the logs, and their files."""
-    kinds = {
-        TENSORBOARD: "**/*tfevents*",
-        TRAINER: "**/trainer_state.json",
-        "jsonl": "**/*.jsonl",
-        "csv": "**/*.csv",
-        "parquet": "**/*.parquet",
-    }
-    for format, pattern in kinds.items():
-        found = places.find(root, pattern, ImportWarnings())
-        if found:
-            if format == TRAINER:  # checkpoints hold the first part of the same log
-                depth = min(place.path.count("/") for place in found)
-                found = [place for place in found if place.path.count("/") == depth]
-            if format in ("jsonl", "csv"):
-                names = logs.column_names(found[0], format, root.parent if root.is_file() else root)
-                format = WANDB if "_step" in names else format
-            return format, found
-    raise BadInput(
-        f"{root} has no TensorBoard event files, trainer_state.json, JSONL, CSV or Parquet. "
-        "docs/own-runs.md shows how to convert other logs."
-    )
-
-
-def _pattern(paths: Sequence[str], format: str) -> tuple[str, list[str]]:
-    """Returns a pattern that matches all paths, and the names of its parts."""
-    split = [path.split("/") for path in paths]
-    if len({len(parts) for parts in split}) > 1:
-        return f"**/{_file_name(paths, format)}", []
-    pattern, names = [], list[str]()
-    for texts in zip(*split, strict=True):
-        if len(set(texts)) == 1 and len(paths) > 1:
-            pattern.append(texts[0])
-            continue
-        part, own = _named(texts, names)
-        pattern.append(part)
-        names += own
-    if format == TENSORBOARD:
-        pattern[-1] = "*tfevents*"
-    return "/".join(pattern), names
-
-
-def _file_name(paths: Sequence[str], format: str) -> str:
-    if format == TENSORBOARD:
-        return "*tfevents*"
-    names = {path.rpartition("/")[2] for path in paths}
-    return names.pop() if len(names) == 1 else f"*.{paths[0].rpartition('.')[2]}"
-
-
-def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
-    """Returns a pattern for one part of all paths, with the names of its values, or ``*`` if they have no names."""
-    expression = "|".join(
-        f"(?P<{name}>{'|'.join(words)})" for name, words in _NAMES.items() if name != "optimizer" and name not in taken
-    )
-    found: list[str] = []
-
-    def value(match: re.Match[str]) -> str:
-        name = next(each for each, text in match.groupdict().items() if text and each != "value")
-        if name in found:
-            return match[0]
-        found.append(name)
-        return f"{match[0][: match.start('value') - match.start()]}{{{name}}}"
-
-    example = texts[0]
-    part = re.sub(rf"(?<![A-Za-z0-9])(?:{expression})[=_-]?(?P<value>{_NUMBER})(?![A-Za-z0-9])", value, example)
-    if "optimizer" not in taken:
-        named = re.sub(rf"(?<![A-Za-z])(?:{_OPTIMIZERS})(?![A-Za-z])", "{optimizer}", part, count=1)
-        found += ["optimizer"] if named != part else []
-        part = named
-    suffix = part.rpartition(".")[2]
-    if found and all(places.compile_pattern(part).fullmatch(text) for text in texts):
-        return part, found
-    return (f"*.{suffix}" if suffix in ("csv", "jsonl", "parquet") else "*"), []
-
-
-def _config(found: Sequence[Place], root: Folder) -> str:
-    """Returns the name of the config file in the first run's folder or above it, or an empty string."""
-    folder = found[0].folder
-    while True:
-        for name in CONFIGS:
-            try:
-                logs.parse_config(untrusted.read_bytes(folder / name, root, untrusted.JSON_BYTES))
-            except (Unusable, ValueError):
-                continue
-            return name
-        if folder in (root, folder.parent) or root.is_file():
-            return ""
-        folder = folder.parent
+def _runs(layout: Layout) -> list[list[Place]]:
+    """Returns the files of the first runs. Of MLflow's folders, some hold no run."""
+    groups: dict[str, list[Place]] = {}
+    for place in layout.places:
+        run = places.run_folder(place, layout.pattern) if layout.format == TENSORBOARD else place.path
+        groups.setdefault(run, []).append(place)
+    return list(groups.values())[: 5 * LOOKED_AT if layout.format == MLFLOW else LOOKED_AT]
 
 
 def as_yaml(found: Found) -> list[str]:
     """Returns the lines of a map."""
-    entries = _entries(found.logs[0].config if found.logs else {})
-    lines = [f"format: {found.format}", f"files: {_quoted(found.pattern)}"]
-    if found.config:
-        lines.append(f"config: {_quoted(found.config)}")
-    run = _first(_RUNS, found.columns)
-    if run and found.format not in STEPS:
-        lines.append(f"run: column:{run}")
-    if found.format not in STEPS:
-        lines.append(f"step: {_quoted(_first(_STEPS, found.columns) or UNSTATED)}")
-        seconds = _first(_TIMES, found.columns)
-        lines += [f"seconds: {_quoted(seconds)}"] if seconds else []
+    layout, entries = found.layout, found.entries
+    lines = [f"format: {layout.format}", f"files: {_quoted(layout.pattern)}"]
+    if layout.config:
+        lines.append(f"config: {_quoted(layout.config)}")
+    if found.lines:
+        lines += ["line:", *(f"- {_quoted(line)}" for line in found.lines)]
+    series = {tag: rows for log in found.logs for tag, rows in log.series.items()}
+    metrics = _metrics(series or dict.fromkeys(found.columns))
+    lines += _run_and_steps(found, metrics)
     lines += ["dataset: my_data  # change it", "model: my_model  # change it"]
-    lines.append(f"optimizer: {_origin('optimizer', found, entries) or f'{UNSTATED}  # such as adamw'}")
-    lines.append(f"batch_size: {_batch_size(found, entries)}")
-    seed = _origin("seed", found, entries)
+    lines.append(f"optimizer: {_origin('optimizer', found) or f'{UNSTATED}  # such as adamw'}")
+    lines += _batch_size(found)
+    seed = _origin("seed", found)
     lines += [f"seed: {seed}"] if seed else []
-    tuned = {name: _origin(name, found, entries) for name in _TUNED}
+    tuned = {name: _origin(name, found) for name in TUNED}
     stated = [f"{name}: {origin}" for name, origin in tuned.items() if origin and may_be_column(name)]
     lines += [f"metaparameters: {{{', '.join(stated)}}}"] if stated else []
-    budget = next((name for name in _BUDGETS if name in entries), "")
+    budget = vocabulary.count(vocabulary.BUDGETS, entries)
     lines += [f"budget: config:{budget}"] if budget else []
-    series = {tag: rows for log in found.logs for tag, rows in log.series.items()}
-    lines += ["metrics:", *(_metrics(series) or [f"  validation_loss: {UNSTATED}  # a tag or column of the log"])]
+    devices = vocabulary.device_factors(entries)
+    lines += [f"device_count: {_references(devices)}"] if devices else []
+    in_words = [f"  {name}: {_quoted(metrics[name])}" for name in ORDER if name in metrics]
+    return [*lines, "metrics:", *(in_words or [f"  validation_loss: {UNSTATED}  # a tag or column of the log"])]
+
+
+def _run_and_steps(found: Found, metrics: Mapping[str, str]) -> list[str]:
+    """Returns the lines about runs, steps and times."""
+    format = found.layout.format
+    if format in (TENSORBOARD, MLFLOW):
+        return _epochs(found, metrics)
+    if format == TRAINER:
+        return []
+    lines = []
+    run = vocabulary.first(vocabulary.RUNS, found.columns)
+    if format == CHART:
+        lines += [f"run: {_quoted(found.layout.run)}"]
+    elif run and format in ("csv", "jsonl", "parquet"):
+        lines += [f"run: {_quoted(f'column:{run}')}"]
+    step = vocabulary.first(vocabulary.STEPS, found.columns)
+    examples = vocabulary.first(vocabulary.EXAMPLES_SEEN, found.columns)
+    epoch = vocabulary.first(EPOCHS, found.columns)
+    if step or not examples:
+        hint = "  # a column with training steps"
+        hint += f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size" if epoch else ""
+        lines += [f"step: {_quoted(step)}" if step else f"step: {UNSTATED}{hint}"]
+    else:
+        lines += [f"examples_seen: {_quoted(examples)}"]
+    seconds = vocabulary.first(vocabulary.TIMES, found.columns)
+    return [*lines, f"seconds: {_quoted(seconds)}"] if seconds and format != RAY else lines
+
+
+def _epochs(found: Found, metrics: Mapping[str, str]) -> list[str]:
+    """Returns the lines about metrics that are logged by epoch: they end long before the others."""
+    lines: list[str] = []
+    most = 2.0
+    for series in (log.series for log in found.logs):
+        ends = {tag: int(rows.step[-1]) for tag, rows in series.items()}
+        longest = max(ends, key=lambda tag: ends[tag])
+        sparse = {name: tag for name, tag in _tags(metrics).items() if tag in ends and ends[tag] * 2 < ends[longest]}
+        if not sparse or ends[longest] / (ends[min(sparse.values(), key=ends.__getitem__)] + 1) < most:
+            continue
+        name, tag = next(iter(sparse.items()))
+        most = ends[longest] / (ends[tag] + 1)
+        seen = f"{longest} ends at step {ends[longest]}, and {tag} at {ends[tag]}: about {most:.4g} steps each"
+        starts = [f"{name}: step + 1" for name, tag in sparse.items() if series[tag].step[0] == 0]
+        lines = [f"step: {{{', '.join(starts)}}}"] if starts else []
+        factors = ", ".join(f"{name}: {UNSTATED}" for name in sparse)
+        lines.append(f"steps_per_epoch: {{{factors}}}  # {seen}. Such as 50000 / batch_size")
     return lines
 
 
-def _origin(name: str, found: Found, entries: Fields) -> str:
+def _tags(metrics: Mapping[str, str]) -> dict[str, str]:
+    return {name: tag.removeprefix("1 - ").removesuffix(" / 100") for name, tag in metrics.items()}
+
+
+def _origin(name: str, found: Found) -> str:
     """Returns the origin of a value: the path, a column or the config. Empty if it is not found."""
-    if name in found.parts:
+    if name in found.layout.parts:
         return f"path:{name}"
-    column = _first(_NAMES[name], found.columns)
+    column = vocabulary.first(vocabulary.NAMES[name], found.columns)
     if column:
-        return f"column:{column}"
-    key = _key(name, entries)
+        return _quoted(f"column:{column}")
+    numbers = {key: value for key, value in found.entries.items() if untrusted.numeric(value) is not None}
+    key = vocabulary.key(vocabulary.NAMES[name], found.entries if name == "optimizer" else numbers)
     return f"config:{key}" if key else ""
 
 
-def _batch_size(found: Found, entries: Fields) -> str:
-    """Returns the global batch size, or its factors."""
-    per_device = next((key for key in _PER_DEVICE for key in _ending(key, entries)), "")
-    if per_device and "batch_size" not in found.parts:
-        factors = [per_device]
-        factors += [next(iter(_ending(word, entries))) for word in _DEVICES if _ending(word, entries)][:1]
-        factors += [next(iter(_ending(word, entries))) for word in _ACCUMULATION if _ending(word, entries)][:1]
-        devices = "" if any(_ending(word, entries) for word in _DEVICES) else "  # times the number of devices"
-        return f"[{', '.join(f'config:{each}' for each in factors)}]{devices}"
-    origin = _origin("batch_size", found, entries)
-    if found.format == TRAINER and origin.startswith("config:"):
-        return f"[{origin}]  # per device: add the number of devices and of accumulated batches"
-    return origin or f"{UNSTATED}  # the number, path:NAME, config:NAME or column:NAME"
+def _batch_size(found: Found) -> list[str]:
+    """Returns the lines about the global batch size, or its factors, and about its unit."""
+    factors, remark = vocabulary.batch_factors(found.entries)
+    origin = _origin("batch_size", found)
+    value = _references(factors) if factors and (len(factors) > 1 or origin.startswith("config:")) else origin
+    if value == origin and not origin.startswith("config:"):
+        remark = ""
+    line = f"batch_size: {value or UNSTATED}"
+    remark = remark or ("" if value else "the number, path:NAME, config:NAME or column:NAME")
+    lines = [f"{line}  # {remark}" if remark else line]
+    sequence = vocabulary.count(vocabulary.SEQUENCES, found.entries)
+    if sequence:
+        unit = "tokens" if "token" in value else "sequences"
+        lines += [f"unit: {unit}  # of the batch size: sequences or tokens", f"sequence_length: config:{sequence}"]
+    return lines
 
 
-def _key(name: str, entries: Fields) -> str:
-    found = [key for word in _NAMES[name] if len(word) > 1 for key in _ending(word, entries)]
-    found += [key for word in _NAMES[name] for key in entries if key.lower() in (f"{word}.name", f"{word}.type")]
-    return next(iter(found), "")
+def _references(keys: Sequence[str]) -> str:
+    words = [f"config:{key}" for key in keys]
+    return words[0] if len(words) == 1 else f"[{', '.join(words)}]"
 
 
-def _ending(word: str, entries: Fields) -> list[str]:
-    """Returns the config entries whose last part equals one of the words, shortest first."""
-    return sorted((key for key in entries if key.rpartition(".")[2].lower() == word), key=len)
-
-
-def _entries(config: Fields, within: str = "") -> Json:
-    """Returns the entries of a config, with dotted names."""
-    found: Json = {}
-    for name, value in config.items():
-        if isinstance(value, dict):
-            found |= _entries(value, f"{within}{name}.")
-        elif isinstance(value, str | int | float):
-            found[f"{within}{name}"] = value
-    return found
-
-
-def _first(words: Sequence[str], names: Iterable[str]) -> str:
-    """Returns the first name that equals one of the words, ignoring case, or an empty string."""
-    known = {name.lower(): name for name in names}
-    return next((known[word] for word in words if word in known), "")
-
-
-def _metrics(series: Mapping[str, Series]) -> list[str]:
-    """Returns one line for each tag that may contain a metric, with at most one line per metric name."""
-    found: dict[str, str] = {}
-    for tag in sorted(series, key=len):
-        words = re.split(r"[^a-z0-9]+", tag.lower())
-        split = next((ours for ours, theirs in _SPLITS if set(theirs.split("|")) & set(words)), "train")
-        finite = series[tag].value[np.isfinite(series[tag].value)]
-        percent = " / 100" if len(finite) and finite.max() > 1.5 else ""
-        if "loss" in words:
-            found.setdefault(f"{split}_loss", tag)
-        elif {"accuracy", "acc", "top1"} & set(words):
-            found.setdefault(f"{split}_error", f"1 - {tag}{percent}")
-        elif {"error", "err"} & set(words):
-            found.setdefault(f"{split}_error", f"{tag}{percent}")
-    order = {f"{split}_{kind}": i for i, split in enumerate(each[0] for each in _SPLITS) for kind in ("loss", "error")}
-    return [f"  {name}: {_quoted(found[name])}" for name in sorted(found, key=lambda name: (order[name], name))]
+def _metrics(series: Mapping[str, Series | None]) -> dict[str, str]:
+    """Returns the metric names and their tags. Where several tags fit, the shortest one that counts steps is taken."""
+    metrics: dict[str, str] = {}
+    by_epoch = re.compile(r"(.*/)?epoch_")
+    for tag in sorted(series, key=lambda tag: (by_epoch.match(tag) is not None, len(tag))):
+        words = set(re.split(r"[^a-z0-9]+", tag.lower()))
+        name = "" if {"hparam", "min", "max", "lr"} & words else line_patterns.metric(set(), words)
+        if not name or (by_epoch.match(tag) and metrics):
+            continue
+        rows = series[tag]
+        values = rows.value[np.isfinite(rows.value)] if rows is not None else np.zeros(0)
+        percent = " / 100" if len(values) and values.max() > 1.5 and not name.endswith("loss") else ""
+        complement = "1 - " if name.endswith("accuracy") else ""
+        metrics.setdefault(name.replace("accuracy", "error"), f"{complement}{tag}{percent}")
+    return metrics
 
 
 def _quoted(text: str) -> str:

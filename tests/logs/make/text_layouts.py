@@ -95,8 +95,8 @@ def wandb_chart(out: Path) -> None:
 
 def plain_csv(out: Path) -> None:
     """A file for all runs, with the batch size as a column."""
-    rows = [[size, step, loss(step, size)] for size in SIZES for step in steps(size)]
-    write_csv(out / "csv" / "runs.csv", ["Batch Size", "step", "val loss"], rows)
+    rows = [[i, size, step, loss(step, size)] for i, size in enumerate(SIZES) for step in steps(size)]
+    write_csv(out / "csv" / "runs.csv", ["run", "Batch Size", "step", "val loss"], rows)
 
 
 def write(path: Path, lines: list[str]) -> None:
