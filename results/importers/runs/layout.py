@@ -100,7 +100,9 @@ def _format(path: Folder, root: Folder) -> tuple[str, list[Place]]:
 
 def _is_of_mlflow(place: Place, root: Folder) -> bool:
     try:
-        return place.name == "mlflow.db" or b"run_id" in untrusted.read_bytes(place.folder / place.name, root, CONFIG_BYTES)
+        return place.name == "mlflow.db" or b"run_id" in untrusted.read_bytes(
+            place.folder / place.name, root, CONFIG_BYTES
+        )
     except Unusable:
         return False
 

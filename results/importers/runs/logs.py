@@ -18,7 +18,18 @@ from results.importers import untrusted
 from results.importers.runs import counters, mlflow_runs, plain_yaml, tensorboard, text_lines
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place, compile_pattern
-from results.importers.runs.run_map import CHART, MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, WANDB, Reference, RunMap, fields
+from results.importers.runs.run_map import (
+    CHART,
+    MLFLOW,
+    RAY,
+    TENSORBOARD,
+    TEXT,
+    TRAINER,
+    WANDB,
+    Reference,
+    RunMap,
+    fields,
+)
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable, brief
 

@@ -306,7 +306,9 @@ def _metaparameters(value: Any) -> dict[str, Field]:
 def _check(run_map: RunMap) -> RunMap:
     """Returns the map with the defaults for its format filled in. Raises BadInput for contradictory keys."""
     if run_map.format == CHART and not isinstance(run_map.run, str):
-        raise BadInput("format: wandb_chart needs the key run, a pattern of the names of runs, such as bs{batch_size}-*")
+        raise BadInput(
+            "format: wandb_chart needs the key run, a pattern of the names of runs, such as bs{batch_size}-*"
+        )
     places = set(re.findall(r"\{(\w+)\}", f"{run_map.files}{run_map.run}"))
     for key, field in fields(run_map):
         if isinstance(field, Reference):

@@ -17,12 +17,24 @@ from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.recording import may_be_column
-from results.importers.runs import layout as layouts, line_patterns, logs, places, vocabulary
+from results.importers.runs import layout as layouts, line_patterns, logs, places, run_map as run_maps, runs, vocabulary
 from results.importers.runs.layout import Layout
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place
-from results.importers.runs.run_map import CHART, EPOCHS, MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, UNSTATED, Counter, RunMap
+from results.importers.runs.run_map import (
+    CHART,
+    EPOCHS,
+    MLFLOW,
+    TENSORBOARD,
+    TEXT,
+    TIMES,
+    TRAINER,
+    UNSTATED,
+    Counter,
+    RunMap,
+)
 from results.importers.runs.series import Series
+from results.importers.untrusted import Unusable
 
 LOOKED_AT = 3  # runs that are read for tags and columns
 TUNED = ("learning_rate", "weight_decay", "momentum")
@@ -58,7 +70,9 @@ def suggest(path: Folder, out: Path) -> list[str]:
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
     if out.exists():
         raise BadInput(f"--map {out} exists. Name a new file, or edit this one.")
-    lines = as_yaml(_look(path.resolve()))
+    found = _look(path.resolve())
+    lines = as_yaml(found)
+    lines += _targets(lines, found.layout)
     durable.create(out, "".join(f"{line}\n" for line in lines).encode())
     return lines
 
@@ -76,11 +90,18 @@ def _look(path: Folder) -> Found:
             columns |= dict.fromkeys(re.findall(r"\{(\w+)\}", "".join(lines)))
         else:
             names = logs.column_names(place, format, layout.root)
-            columns |= dict.fromkeys(name.rpartition(" - ")[2] if format == CHART else name for name in names)
+            names = [name.rpartition(" - ")[2] if format == CHART else name for name in names]
+            columns |= dict.fromkeys(name for name in names if not name.startswith("config/"))  # Ray's params.json
     run_map = RunMap(format, layout.pattern, "", "", "", (), (), config=layout.config, line=tuple(lines))
     step = vocabulary.first((*vocabulary.STEPS, *EPOCHS), columns)
     run_map = run_map._replace(step={"": Counter(step)} if step else {})
-    read = [log for members in _runs(layout) for log in logs.read(members, run_map, layout.root) if isinstance(log, Log)]
+    most = 5 * LOOKED_AT if format == MLFLOW else LOOKED_AT  # some of MLflow's folders hold no run
+    read = [
+        log
+        for members in _runs(layout)[:most]
+        for log in logs.read(members, run_map, layout.root)
+        if isinstance(log, Log)
+    ]
     entries = {**(vocabulary.flat(read[0].config) if read else {}), **layout.entries}
     if format == TRAINER and layout.entries:
         entries.pop("train_batch_size", None)  # of trainer_state.json: it is per device
@@ -88,12 +109,36 @@ def _look(path: Folder) -> Found:
 
 
 def _runs(layout: Layout) -> list[list[Place]]:
-    """Returns the files of the first runs. Of MLflow's folders, some hold no run."""
+    """Returns the files of each run."""
     groups: dict[str, list[Place]] = {}
     for place in layout.places:
         run = places.run_folder(place, layout.pattern) if layout.format == TENSORBOARD else place.path
         groups.setdefault(run, []).append(place)
-    return list(groups.values())[: 5 * LOOKED_AT if layout.format == MLFLOW else LOOKED_AT]
+    return list(groups.values())
+
+
+def _targets(lines: Sequence[str], layout: Layout) -> list[str]:
+    """Returns a line with a target that some run of each batch size reaches. Empty if a value of the map is missing."""
+    try:
+        text = "\n".join(lines).replace(f"optimizer: {UNSTATED}", "optimizer: unknown")
+        run_map = run_maps.parse(text, "the suggested map")
+    except BadInput:
+        return []
+    metric = run_map.metrics[0].name
+    best: dict[int, float] = {}
+    for log in (log for members in _runs(layout) for log in logs.read(members, run_map, layout.root)):
+        try:
+            run = runs.of_log(log, run_map) if isinstance(log, Log) else None
+        except Unusable:
+            continue
+        values = run.metrics[metric].value if run and metric in run.metrics else np.zeros(0)
+        if run and np.isfinite(values).any():
+            best[run.batch_size] = min(best.get(run.batch_size, np.inf), np.nanmin(values))
+    if not best or max(best.values()) <= 0:
+        return []
+    unit = 10.0 ** (np.floor(np.log10(max(best.values()))) - 1)
+    value = f"{np.ceil(max(best.values()) / unit) * unit:.2g}"
+    return [f"targets: {{{metric}: {value}}}  # a proposal: every batch size reaches it"]
 
 
 def as_yaml(found: Found) -> list[str]:
@@ -142,11 +187,12 @@ def _run_and_steps(found: Found, metrics: Mapping[str, str]) -> list[str]:
     if step or not examples:
         hint = "  # a column with training steps"
         hint += f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size" if epoch else ""
-        lines += [f"step: {_quoted(step)}" if step else f"step: {UNSTATED}{hint}"]
+        hint = "  # counts the calls of the logger: take a column with training steps" if step == "_step" else hint
+        lines += [f"step: {_quoted(step)}{hint if step == '_step' else ''}" if step else f"step: {UNSTATED}{hint}"]
     else:
         lines += [f"examples_seen: {_quoted(examples)}"]
     seconds = vocabulary.first(vocabulary.TIMES, found.columns)
-    return [*lines, f"seconds: {_quoted(seconds)}"] if seconds and format != RAY else lines
+    return [*lines, f"seconds: {_quoted(seconds)}"] if seconds and seconds != TIMES.get(format) else lines
 
 
 def _epochs(found: Found, metrics: Mapping[str, str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Vocabulary: the names of batch sizes, rates, seeds, devices and steps in paths, columns and configs of training code."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from results.aliases import Fields, Json
 from results.importers import untrusted
@@ -21,7 +21,15 @@ EXAMPLES_SEEN = ("examples_seen", "samples_seen", "consumed_samples", "tokens_se
 TIMES = ("wall_time", "timestamp", "_timestamp", "time_total_s", "time", "seconds", "elapsed", "_runtime")
 RUNS = ("run", "run_id", "run_name", "trial", "trial_id")
 BUDGETS = ("max_steps", "total_steps", "num_steps", "train_steps", "train_iters", "max_iters", "num_iterations")
-SEQUENCES = ("sequence_length", "seq_length", "seq_len", "max_seq_length", "max_seq_len", "block_size", "context_length")
+SEQUENCES = (
+    "sequence_length",
+    "seq_length",
+    "seq_len",
+    "max_seq_length",
+    "max_seq_len",
+    "block_size",
+    "context_length",
+)
 SPLIT_NAMES = {
     "validation": {"validation", "val", "valid", "eval", "evaluation", "dev"},
     "test": {"test"},
@@ -55,7 +63,12 @@ REPLICAS = ("data_parallel_size", "dp_size")
 WORLD = ("world_size", "device_count", "num_devices", "n_devices", "num_processes")
 DEVICES = ("devices", "gpus", "num_gpus", "n_gpus", "n_gpu", "gpus_per_node", "num_gpus_per_node", "nproc_per_node")
 NODES = ("num_nodes", "nnodes", "n_nodes", "nodes")
-MODEL_PARALLEL = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
+MODEL_PARALLEL = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+)
 ACCUMULATION = (
     "gradient_accumulation_steps",
     "accumulate_grad_batches",
@@ -99,7 +112,9 @@ def batch_factors(entries: Fields) -> tuple[list[str], str]:
     if not (part or size):
         return [], ""
     replicas, accumulated = count(REPLICAS, entries), count(ACCUMULATION, entries)
-    if not replicas and any((untrusted.numeric(entries[name]) or 1) > 1 for name in entries if _last(name) in MODEL_PARALLEL):
+    if not replicas and any(
+        (untrusted.numeric(entries[name]) or 1) > 1 for name in entries if _last(name) in MODEL_PARALLEL
+    ):
         return [], f"{part or size} times the number of copies of the model and of accumulated batches"
     devices = [replicas] if replicas else device_factors(entries)
     factors = [part or size, *devices, *([accumulated] if accumulated else [])]

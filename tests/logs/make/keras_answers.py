@@ -39,7 +39,13 @@ def main(out: Path) -> None:
         log = keras.callbacks.TensorBoard(out / "keras_tensorboard" / f"bs{size}", write_graph=False)
         data = (x[:1], x[:1])
         model.fit(
-            x, x, batch_size=size, epochs=epochs(size), validation_data=data, verbose=0, callbacks=[ClosedForm(size), log]
+            x,
+            x,
+            batch_size=size,
+            epochs=epochs(size),
+            validation_data=data,
+            verbose=0,
+            callbacks=[ClosedForm(size), log],
         )
 
 

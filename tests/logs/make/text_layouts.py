@@ -25,7 +25,10 @@ def steps(size: int) -> range:
 def megatron(out: Path) -> None:
     """Two kinds of lines: training loss every 10 steps, and validation loss. Names of folders have no batch size."""
     for i, size in enumerate(SIZES):
-        lines = ["using world size: 8, data-parallel size: 8", "------------------------ arguments ------------------------"]
+        lines = [
+            "using world size: 8, data-parallel size: 8",
+            "------------------------ arguments ------------------------",
+        ]
         lines += [f"  {name} {'.' * 20} {value}" for name, value in (("lr", 0.001), ("seq_length", SEQUENCE))]
         lines.append("-------------------- end of arguments ---------------------")
         total = steps(size)[-1]
@@ -69,7 +72,12 @@ def modded_nanogpt(out: Path) -> None:
     """A log of a UUID's name: the script itself, the machine, and lines by `step:`. The batch size is in tokens."""
     for i, size in enumerate(SIZES):
         total = steps(size)[-1]
-        lines = ["import os", "class Hyperparameters:", "    val_loss_every = 125 # every how many steps to evaluate", "=" * 100]
+        lines = [
+            "import os",
+            "class Hyperparameters:",
+            "    val_loss_every = 125 # every how many steps to evaluate",
+            "=" * 100,
+        ]
         lines += ["Running Python 3.12.7", "|   0  NVIDIA H100 80GB HBM3          On  |", "=" * 100]
         for step in range(total + 1):
             times = f"train_time:{step * 100}ms step_avg:100.00ms"
@@ -77,7 +85,9 @@ def modded_nanogpt(out: Path) -> None:
                 lines.append(f"step:{step}/{total} val_loss:{loss(step, size):.4f} {times}")
             lines.append(f"step:{step + 1}/{total} {times}")
         lines.append("peak memory allocated: 31000 MiB reserved: 32000 MiB")
-        write(out / "modded_nanogpt" / f"batch{size * SEQUENCE}" / f"{i}f1c9a2e-0000-4000-8000-00000000000{i}.txt", lines)
+        write(
+            out / "modded_nanogpt" / f"batch{size * SEQUENCE}" / f"{i}f1c9a2e-0000-4000-8000-00000000000{i}.txt", lines
+        )
 
 
 def wandb_chart(out: Path) -> None:
@@ -90,7 +100,9 @@ def wandb_chart(out: Path) -> None:
         for size in names.values():
             cells += [loss(step, size) if step in steps(size) else ""] * 3
         rows.append(cells)
-    write_csv(out / "wandb_chart" / "wandb_export_2025-08-01T07_19_37.000+02_00.csv", ["trainer/global_step", *columns], rows)
+    write_csv(
+        out / "wandb_chart" / "wandb_export_2025-08-01T07_19_37.000+02_00.csv", ["trainer/global_step", *columns], rows
+    )
 
 
 def plain_csv(out: Path) -> None:
