@@ -25,7 +25,9 @@ class Log(NamedTuple):
       config: content of the run's config file.
       names: names of all tags or columns.
       series: logged numbers by tag or column, in the order of the log.
-      order: place of each row of a series in the log, float64[n]: the row of a table, or the time of an event.
+      order: place of each row of a series in the log, float64[n]: the row of a table, or the time of an event. In
+        tables, the entry "" is for ``rows``.
+      rows: steps and times of all rows of a table, or of the densest tag of an event file. Values are ignored.
       notes: notes for the user.
     """
 
@@ -36,6 +38,7 @@ class Log(NamedTuple):
     names: Strings
     series: Mapping[str, Series] = {}
     order: Mapping[str, np.ndarray] = {}
+    rows: Series = Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     notes: Strings = ()
 
 

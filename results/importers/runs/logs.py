@@ -1,27 +1,25 @@
 """Logs: the content of a run's files, in any format. All input is untrusted."""
 
-import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from results import bounds
 from results.aliases import Fields, Json
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import untrusted
-from results.importers.runs import counters, mlflow_runs, plain_yaml, tensorboard, text_lines
+from results.importers.runs import counters, mlflow_runs, plain_yaml, tables, tensorboard, text_lines
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place, compile_pattern
 from results.importers.runs.run_map import (
     CHART,
+    MILLISECONDS,
     MLFLOW,
     RAY,
+    STEPS,
     TENSORBOARD,
     TEXT,
     TRAINER,
@@ -31,15 +29,11 @@ from results.importers.runs.run_map import (
     fields,
 )
 from results.importers.runs.series import Series
+from results.importers.runs.tables import Column, Table
 from results.importers.untrusted import Unusable, brief
 
 MOST_BYTES = 64 << 20
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
-MOST_COLUMNS = 4096
-NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged value: the run diverged
-LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
-
-Column: TypeAlias = pa.ChunkedArray | Sequence[Any]
 
 
 def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
@@ -69,28 +63,37 @@ def _file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log | tuple[s
     data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
     if data.startswith(GZIP):
         raise Unusable("is compressed. Decompress it first.")
-    config = _config(first, run_map, root)
+    config, needed = _config(first, run_map, root), _needed(run_map)
     if run_map.format == TRAINER:
-        rows, entries = _trainer(data)
-        yield _log(first.path, first, _columns(rows), run_map, {**entries, **config})
+        table, entries = tables.of_trainer(data, needed)
+        yield _log(first.path, first, table, run_map, {**entries, **config})
         return
     if run_map.format == TEXT:
         rows, skipped = text_lines.rows(data, run_map.line)
         if not rows:
             raise Unusable(f"has no line like {brief(run_map.line[0])}")
-        notes = (f"{skipped:,} lines match no pattern",) if skipped else ()
-        yield _log(first.path, first, _columns(rows), run_map, config)._replace(notes=notes)
+        log = _log(first.path, first, tables.of_rows(rows, needed), run_map, config)
+        yield log._replace(notes=(f"{skipped:,} lines match no pattern",) if skipped else ())
         return
     whole = _without_cut_line(data, run_map.format, first.name)
-    found = list(_of_table(first, _table(whole, run_map.format, first.name), run_map, config))
-    yield from found
-    if len(whole) < len(data) and any(isinstance(each, Log) for each in found):
+    logs = list(_of_table(first, _table(whole, run_map.format, first.name, needed), run_map, config))
+    yield from logs
+    if len(whole) < len(data) and any(isinstance(log, Log) for log in logs):
         yield first.path, "its last line has no newline and was left out"
 
 
-def _of_table(
-    first: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
-) -> Iterator[Log | tuple[str, str]]:
+def _needed(run_map: RunMap) -> set[str] | None:
+    """Returns the columns that a map needs, or None for all: for a map without metrics, and for charts."""
+    if not run_map.metrics or run_map.format == CHART:
+        return None
+    counted = {run_map.counter(metric).column for metric in ("", *(metric.name for metric in run_map.metrics))}
+    referred = {field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"}
+    return (
+        counted | referred | {metric.tag for metric in run_map.metrics} | {run_map.seconds.removesuffix(MILLISECONDS)}
+    )
+
+
+def _of_table(first: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
     """Yields the runs in a table, or the name and the fault of an unusable run."""
     if run_map.format == CHART:
         yield from _of_chart(first, table, run_map, config)
@@ -98,38 +101,32 @@ def _of_table(
     if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
         yield from _attempt(first.path, first, table, run_map, config)
         return
-    if run_map.run.name not in table:
+    if run_map.run.name not in table.columns:
         raise Unusable(f"has no column {brief(run_map.run.name)}, which the key run names")
-    ids = pa.chunked_array([[None if each is None else str(each) for each in _values(table[run_map.run.name])]])
-    for each in ids.unique().drop_null().to_pylist():
-        chosen = np.flatnonzero(pc.equal(ids, each).fill_null(False).to_numpy())
-        own = {name: _rows(values, chosen) for name, values in table.items()}
-        yield from _attempt(f"{first.path}:{untrusted.word(each, 'unnamed')}", first, own, run_map, config)
+    for key, rows in table.groups(run_map.run.name):
+        yield from _attempt(f"{first.path}:{untrusted.word(key, 'unnamed')}", first, rows, run_map, config)
 
 
-def _of_chart(
-    first: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
-) -> Iterator[Log | tuple[str, str]]:
+def _of_chart(first: Place, chart: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
     """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
     pattern = compile_pattern(str(run_map.run))
-    shared = {name: column for name, column in table.items() if " - " not in name}
+    shared = {name: column for name, column in chart.columns.items() if " - " not in name}
     runs: dict[str, dict[str, Column]] = {}
-    for column in table.keys() - shared.keys():
-        run, _, tag = column.rpartition(" - ")
+    for name in chart.columns.keys() - shared.keys():
+        run, _, tag = name.rpartition(" - ")
         if not tag.endswith(("__MIN", "__MAX")):
-            runs.setdefault(run, {})[tag] = table[column]
+            runs.setdefault(run, {})[tag] = chart.columns[name]
     for run, columns in sorted(runs.items()):
         name, match = f"{first.path}:{untrusted.word(run, 'unnamed')}", pattern.fullmatch(run)
         if match is None:
             yield name, f"its name does not match run: {run_map.run}"
             continue
         place = first._replace(parts={**first.parts, **match.groupdict()})
-        yield from _attempt(name, place, shared | columns, run_map, config)
+        table = chart._replace(names=(*shared, *columns), columns=shared | columns)
+        yield from _attempt(name, place, table, run_map, config)
 
 
-def _attempt(
-    name: str, place: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields
-) -> Iterator[Log | tuple[str, str]]:
+def _attempt(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
     try:
         yield _log(name, place, table, run_map, config)
     except Unusable as error:
@@ -167,8 +164,12 @@ def _of_tags(log: Log, tags: Mapping[str, Series], run_map: RunMap) -> Log:
         counted = np.isfinite(counts)
         if counted.any():
             step = counters.steps(counts[counted], metric, log, run_map)
-            series[tag] = logged.where(counted)._replace(step=step)
-    return log._replace(series=series, order={tag: rows.seconds for tag, rows in series.items()})
+            rows = logged.where(counted)._replace(step=step)
+            series[tag] = rows.where(evaluated(step, rows.value, np.zeros(len(step), bool)))
+    order = {tag: rows.seconds for tag, rows in series.items()}
+    ends = [series[metric.tag].step.max() for metric in run_map.metrics if metric.tag in series]
+    alike = [rows for rows in series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
+    return log._replace(series=series, order=order, rows=max(alike, key=lambda rows: len(rows.step), default=log.rows))
 
 
 def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
@@ -176,9 +177,8 @@ def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> 
     if counter == "step":
         return series.step.astype(np.float64)
     if counter not in tags:
-        raise Unusable(
-            f"has no scalar {brief(counter)[1:-1]} with the step. Its numbers: {', '.join([*tags][:8])[:200]}"
-        )
+        names = ", ".join(brief(tag)[1:-1] for tag in [*tags][:8])
+        raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
     values = dict(zip(tags[counter].step.tolist(), tags[counter].value.tolist(), strict=True))
     return np.array([values.get(step, np.nan) for step in series.step.tolist()])
 
@@ -197,27 +197,18 @@ def column_names(place: Place, format: str, root: Folder) -> list[str]:
     """Returns the names of the columns of a file, or an empty list if it cannot be read."""
     try:
         data = untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES)
-        return list(_table(_without_cut_line(data, format, place.name), format, place.name))
+        return list(_table(_without_cut_line(data, format, place.name), format, place.name, set()).names)
     except (Unusable, bounds.TooLarge):
         return []
 
 
-def _table(data: bytes, format: str, name: str) -> dict[str, Column]:
-    """Returns the columns of a file with one row per logged step."""
+def _table(data: bytes, format: str, name: str, needed: Collection[str] | None) -> Table:
+    """Returns a file with one row per logged step."""
     if format == "parquet":
-        return _parquet(data)
+        return tables.of_parquet(data, needed)
     if _is_csv(format, name):
-        return _csv(data)
-    rows = _json_lines(data)
-    return _columns([_flat(row) for row in rows] if format == RAY else rows)
-
-
-def _flat(row: Fields, within: str = "") -> Json:
-    """Returns an object without nested objects. Names are joined by slashes, as in Ray's ``progress.csv``."""
-    cells: Json = {}
-    for name, value in row.items():
-        cells |= _flat(value, f"{within}{name}/") if isinstance(value, dict) else {f"{within}{name}": value}
-    return cells
+        return tables.of_csv(data, needed)
+    return tables.of_json_lines(data, needed, flat=format == RAY)
 
 
 def _is_csv(format: str, name: str) -> bool:
@@ -231,145 +222,96 @@ def _without_cut_line(data: bytes, format: str, name: str) -> bytes:
         return data
     if not _is_csv(format, name):
         try:
-            untrusted.json_object(last, LENIENT)
+            untrusted.json_object(last, tables.LENIENT)
         except Unusable:
             return lines + newline
         return data
     return lines + newline  # a number such as 0.123 could be cut to 0.1
 
 
-def _json_lines(data: bytes) -> list[Fields]:
-    rows: list[Fields] = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(untrusted.json_object(line, LENIENT))
-        except Unusable as error:
-            raise Unusable(f"line {number:,} {error}") from None
-    return rows
-
-
-def _csv(data: bytes) -> dict[str, Column]:
-    if not data.strip():
-        raise Unusable("is empty")
-    try:
-        header = data.split(b"\n", 1)[0].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise Unusable("is not text in UTF-8") from None
-    if header.count(",") >= MOST_COLUMNS:
-        raise Unusable(f"has {header.count(',') + 1:,} columns")
-    convert = pyarrow.csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True)
-    try:
-        return _of_arrow(pyarrow.csv.read_csv(bounds.csv_source(data), convert_options=convert))
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unusable(f"cannot be parsed ({brief(first_line(error)[:36])})") from None
-
-
-def _parquet(data: bytes) -> dict[str, Column]:
-    try:
-        return _of_arrow(bounds.Parquet(io.BytesIO(data)).read())
-    except (pa.ArrowException, OSError) as error:
-        raise Unusable(f"is not a readable Parquet file ({brief(first_line(error)[:36])})") from None
-
-
-def _of_arrow(table: pa.Table) -> dict[str, Column]:
-    names = [str(name) for name in table.column_names]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Unusable(f"has column {brief(twice)} twice")
-    return dict(zip(names, table.columns, strict=True))
-
-
-def _trainer(data: bytes) -> tuple[list[Fields], Fields]:
-    """Returns the log in a Hugging Face trainer_state.json file, and the file's other entries."""
-    content = untrusted.json_object(data, LENIENT)
-    history = content.pop("log_history", None)
-    if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
-        raise Unusable("has no log_history, so it is not a trainer_state.json")
-    return history, content
-
-
-def _columns(rows: Sequence[Fields]) -> dict[str, Column]:
-    """Returns the columns of rows, with nulls for missing values."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    if len(names) > MOST_COLUMNS:
-        raise Unusable(f"has {len(names):,} columns")
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _log(name: str, place: Place, table: Mapping[str, Column], run_map: RunMap, config: Fields) -> Log:
+def _log(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Log:
     """Returns the log of one run from its rows."""
     referred = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"]
-    constants = {column: _constant(column, table[column]) for column in referred if column in table}
-    log = Log(name, place, constants, config, tuple(table))
+    constants = {column: _constant(column, table.columns[column]) for column in referred if column in table.columns}
+    log = Log(name, place, constants, config, table.names)
     metrics = {metric.tag: metric.name for metric in run_map.metrics}
-    columns = {metric: run_map.counter(metric).column for metric in ("", *metrics.values())}
-    if columns[""] not in table and all(metric in run_map.step for metric in metrics.values()) and metrics:
+    columns = {metric: _counter(metric, table.names, run_map) for metric in ("", *metrics.values())}
+    if columns[""] not in table.columns and metrics and all(metric in run_map.step for metric in metrics.values()):
         del columns[""]
     counts = {metric: _counts(column, table) for metric, column in columns.items()}
-    rows = len(next(iter(counts.values())))
-    seconds = numbers(table[run_map.seconds]) if run_map.seconds in table else np.full(rows, np.nan)
+    seconds = _seconds(table, run_map)
+    place_in_log = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
     series, order = {}, {}
-    for tag, column in table.items():
+    for tag in table.columns:
         metric = metrics.get(tag, "")
         if metric not in counts or tag == columns[metric]:
             continue
-        logged = np.flatnonzero(np.isfinite(counts[metric]) & _logged(column))
-        if len(logged):
-            step = counters.steps(counts[metric][logged], metric, log, run_map)
-            series[tag] = Series(step, seconds[logged], numbers(column)[logged])
-            order[tag] = logged
-    return log._replace(series=series, order=order)
+        values, logged = table.numbers(tag, strict=bool(metric))
+        rows = np.flatnonzero(np.isfinite(counts[metric]) & logged)
+        if len(rows):
+            step = counters.steps(counts[metric][rows], metric, log, run_map)
+            kept = evaluated(step, values[rows], table.filled[rows])
+            series[tag] = Series(step, seconds[rows], values[rows]).where(kept)
+            order[tag] = place_in_log[rows[kept]]
+    log = log._replace(series=series, order=order)
+    if "" not in counts:
+        return log
+    rows = np.flatnonzero(np.isfinite(counts[""]))
+    step = counters.steps(counts[""][rows], "", log, run_map)
+    order[""] = place_in_log[rows]
+    return log._replace(rows=Series(step, seconds[rows], np.full(len(rows), np.nan)))
 
 
-def _counts(column: str, table: Mapping[str, Column]) -> np.ndarray:
+def evaluated(step: np.ndarray, value: np.ndarray, filled: np.ndarray) -> np.ndarray:
+    """Returns which rows of a metric are evaluations, bool[n]. In other rows, NaN means that it was not logged.
+
+    NaN before a number is a gap. So is NaN after the last number in a row with other numbers (``filled``), unless the
+    next evaluation was due, according to the steps between the last two.
+
+    Args:
+      step: int64[n], steps.
+      value: float64[n], logged values.
+      filled: bool[n], whether the rows have other numbers.
+    """
+    numbers = np.flatnonzero(~np.isnan(value))
+    if not len(numbers):
+        return np.ones(len(value), bool)
+    last = step[numbers[-1]]
+    interval = last - (step[numbers[-2]] if len(numbers) > 1 else 0)
+    after = np.arange(len(value)) > numbers[-1]
+    return ~np.isnan(value) | (after & (~filled | (step - last >= interval)))
+
+
+def _counter(metric: str, names: Sequence[str], run_map: RunMap) -> str:
+    """Returns the column with a metric's counter. W&B's ``_step`` counts calls of the logger."""
+    if run_map.format == WANDB and metric not in run_map.step and run_map.counter().column == STEPS[WANDB]:
+        return next((name for name in names if name.endswith("global_step")), STEPS[WANDB])
+    return run_map.counter(metric).column
+
+
+def _counts(column: str, table: Table) -> np.ndarray:
     """Returns a counter, float64[n], with NaN for rows without a step. Raises Unusable if there are no others."""
-    if column not in table:
-        known = ", ".join(name if name.isprintable() else ascii(name) for name in [*table][:8]) or "none"
+    if column not in table.columns:
+        known = ", ".join(name if name.isprintable() else ascii(name) for name in table.names[:8]) or "none"
         raise Unusable(f"has no column {column} with the step. Its columns: {known[:200]}")
-    counts = numbers(table[column])
+    counts, _ = table.numbers(column, strict=True)
     if not np.isfinite(counts).any():
         raise Unusable("has no row with a step")
     return counts
 
 
-def numbers(column: Column) -> np.ndarray:
-    """Returns a column as float64[n], with NaN for missing numbers."""
-    if isinstance(column, pa.ChunkedArray):
-        if not _is_number(column.type):
-            return np.full(len(column), np.nan)
-        return column.cast(pa.float64(), safe=False).to_numpy()
-    return np.array([float(each) if _is_plain_number(each) else np.nan for each in column])
-
-
-def _values(column: Column) -> Sequence[Any]:
-    return column.to_pylist() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _rows(column: Column, rows: np.ndarray) -> Column:
-    return column.take(rows) if isinstance(column, pa.ChunkedArray) else [column[i] for i in rows]
-
-
-def _logged(column: Column) -> np.ndarray:
-    """Returns whether each row has a number (which may be NaN): bool[n]."""
-    if isinstance(column, pa.ChunkedArray):
-        return column.is_valid().to_numpy() if _is_number(column.type) else np.zeros(len(column), bool)
-    return np.array([_is_plain_number(each) for each in column], bool)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _is_plain_number(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+def _seconds(table: Table, run_map: RunMap) -> np.ndarray:
+    """Returns the time of each row in seconds, float64[n], or NaN if it was not logged."""
+    column = run_map.seconds.removesuffix(MILLISECONDS)
+    if column not in table.columns:
+        return np.full(len(table.line), np.nan)
+    return table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
 
 
 def _constant(name: str, column: Column) -> Any:
     """Returns the single value of a column, or None if it has no values. Raises Unusable if there are several."""
-    values = column.unique().drop_null().to_pylist() if isinstance(column, pa.ChunkedArray) else column
-    distinct = dict.fromkeys(each for each in values if isinstance(each, str | int | float))
+    values = column.unique().drop_null().to_pylist() if isinstance(column, pa.Array) else column
+    distinct = dict.fromkeys(value for value in values if isinstance(value, str | int | float))
     if len(distinct) > 1:
         first, second = map(brief, list(distinct)[:2])
         raise Unusable(f"has several values in column {brief(name)}, such as {first} and {second}")

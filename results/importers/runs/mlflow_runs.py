@@ -77,7 +77,7 @@ def _series(metrics: dict[str, list[tuple[float, ...]]]) -> dict[str, Series]:
     series = {}
     for name, rows in metrics.items():
         if rows:
-            step, time, value = np.array(rows, np.float64).T
+            step, time, value = np.array(sorted(rows, key=lambda row: row[1]), np.float64).T
             series[name] = Series(step, time / 1000, value)
     return series
 

@@ -38,6 +38,7 @@ UNSTATED = "???"  # marks a value that a suggested map could not find
 # Column with the step, if the map does not state one.
 STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step", CHART: "Step"}
 TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp", RAY: "time_total_s"}  # in seconds
+MILLISECONDS = " / 1000"  # after the column of the key seconds
 EPOCHS = ("epoch", "epochs", "current_epoch", "training_iteration")  # counters that are not training steps
 REFERENCES = ("path", "config", "column")
 _REFERENCE = re.compile(rf"({'|'.join(REFERENCES)}):(.+)")
@@ -115,7 +116,8 @@ class RunMap(NamedTuple):
         metrics whose counter counts epochs.
       examples_seen: column that contains the examples so far, in the unit of the batch size, instead of a step.
       line: patterns of the lines of a text log.
-      seconds: column that contains the time in seconds, or empty if there are no times.
+      seconds: column that contains the time in seconds, or in milliseconds if `` / 1000`` follows. Empty if there are
+        no times.
       device_kind, device_count: devices of the run.
       licence: SPDX identifier of the data's licence.
       citation: source to cite.

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from results.aliases import Fields, Json, Strings
+from results.bad_input import BadInput
 from results.importers import recording, untrusted
 from results.importers.recording import Content
-from results.importers.runs import series as logged
+from results.importers.runs import counters, series as logged
 from results.importers.runs.log import Log, integer, look_up, number, product, word
 from results.importers.runs.run_map import Metric, RunMap
 from results.importers.runs.series import Series
@@ -84,24 +85,28 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
             smooth.append(metric.name)
         metrics[metric.name] = rows
     if not metrics:
-        found = ", ".join(brief(tag)[1:-1] for tag in [*log.series][:8]) or "none"
+        names = ", ".join(brief(name)[1:-1] for name in log.names[:8]) or "no columns"
         wanted = " or ".join(metric.tag for metric in run_map.metrics)
-        raise Unusable(f"has no {wanted}. Its numbers: {found}")
+        raise Unusable(f"has no {wanted}. It has {names}")
     if again:
         notes.append(f"{again:,} rows before a restart left out")
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
-    densest = max(log.series.values(), key=lambda each: len(each.step))
-    steps = int(max(each.step[-1] for each in log.series.values()))
-    status, reason = _ending(log, run_map, metrics, densest, steps)
+    counters.check(log, run_map)
+    rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda each: len(each.step))
+    steps = int(max(each.step[-1] for each in (rows, *metrics.values())))
+    status, reason = _ending(log, run_map, metrics, rows, steps)
     if reason == "lost":
         notes.append(f"ended before step {integer('budget', run_map.budget, log, 1)}")
+    seconds, includes_evaluations = _seconds(log, run_map, rows)
+    if includes_evaluations:
+        notes.append("seconds per step include evaluations")
     return Run(
         name=log.name,
         dataset=word(run_map.dataset, log),
         model=word(run_map.model, log),
         optimizer=word(run_map.optimizer, log),
-        batch_size=product("batch_size", run_map.batch_size, log),
+        batch_size=_batch_size(log, run_map),
         sequence_length=integer("sequence_length", run_map.sequence_length, log, 1),
         seed=integer("seed", run_map.seed, log, 0, 2**32 - 1),
         metaparameters={name: number(name, field, log) for name, field in run_map.metaparameters.items()},
@@ -109,7 +114,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         metrics=metrics,
         status=status,
         reason=reason,
-        seconds=logged.seconds_per_step(densest, _evaluations(log, run_map, densest)),
+        seconds=seconds,
         device_kind=None if run_map.device_kind is None else untrusted.text(str(look_up(run_map.device_kind, log))),
         device_count=product("device_count", run_map.device_count, log) if run_map.device_count else None,
         notes=tuple(notes),
@@ -136,7 +141,7 @@ def _as_error(rows: Series, metric: Metric) -> Series:
 
 
 def _ending(
-    log: Log, run_map: RunMap, metrics: Mapping[str, Series], densest: Series, steps: int
+    log: Log, run_map: RunMap, metrics: Mapping[str, Series], rows: Series, steps: int
 ) -> tuple[str, str | None]:
     """Returns the status and the reason. Complete runs may end up to one logging interval before their budget."""
     if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
@@ -145,7 +150,8 @@ def _ending(
     if stated and all(_reaches(metrics[target.metric], target) for target in stated):
         return "COMPLETE", None
     budget = integer("budget", run_map.budget, log, 1)
-    spacing = float(np.median(np.diff(densest.step))) if len(densest.step) > 1 else 0.0
+    logged_at = np.unique(rows.step)
+    spacing = float(np.median(np.diff(logged_at))) if len(logged_at) > 1 else 0.0
     if budget is not None and steps + max(spacing, 1) < budget:
         return "INCOMPLETE", "lost"
     return "COMPLETE", None
@@ -155,15 +161,32 @@ def _reaches(rows: Series, target: Target) -> bool:
     return bool(target.reached(rows.value).any())
 
 
-def _evaluations(log: Log, run_map: RunMap, densest: Series) -> np.ndarray:
-    """Returns a run's evaluation steps: those of the validation and test metrics, which are logged less often."""
+def _seconds(log: Log, run_map: RunMap, rows: Series) -> tuple[float | None, bool]:
+    """Returns the seconds per step, and whether they include evaluations because every row is an evaluation."""
     own = [
         log.series[metric.tag].step
         for metric in run_map.metrics
         if metric.tag in log.series and not metric.name.startswith("train_")
     ]
-    sparse = [step for step in own if len(step) < len(densest.step) / 2 or len(own) == len(run_map.metrics)]
-    return np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int64)
+    sparse = [step for step in own if len(step) < len(rows.step) / 2 or len(own) == len(run_map.metrics)]
+    evaluations = np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int64)
+    if len(rows.step) and np.isin(rows.step, evaluations).all():
+        seconds = logged.seconds_per_step(rows, evaluations[:0])
+        return seconds, seconds is not None
+    return logged.seconds_per_step(rows, evaluations), False
+
+
+def _batch_size(log: Log, run_map: RunMap) -> int:
+    """Returns the batch size. Raises BadInput for tokens that are not a multiple of the sequence length."""
+    batch_size = product("batch_size", run_map.batch_size, log)
+    length = integer("sequence_length", run_map.sequence_length, log, 1)
+    if run_map.unit == "tokens" and length and batch_size % length:
+        factors = ", ".join(map(str, (*run_map.batch_size, length)))
+        raise BadInput(
+            f"{log.name}: unit: tokens needs a batch_size in tokens, but {batch_size:,} is not a multiple of "
+            f"sequence_length {length:,}. If it counts sequences, state batch_size: [{factors}]."
+        )
+    return batch_size
 
 
 def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Recorded, list[Run]]]:

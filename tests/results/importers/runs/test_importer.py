@@ -121,7 +121,7 @@ def test_a_dry_run_prints_every_run_and_stores_nothing(logs: Path, capsys: pytes
     assert import_runs(logs, MAP, "--dry-run", "--csv") == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + 42 and "bs8-lr0.1-seed1.csv" in printed.out
-    assert "bs8-lr0.1-seed9.csv: has no loss. Its numbers: acc" in printed.err
+    assert "bs8-lr0.1-seed9.csv: has no loss. It has step, acc" in printed.err
     assert "42 runs in 7 studies, not stored: this was a dry run" in printed.err
     assert not (logs.parent / "store").exists()
 
@@ -230,6 +230,7 @@ def test_the_batch_size_is_a_product_and_a_short_run_is_lost(logs: Path) -> None
 
 def test_units_are_never_mixed(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokens = MAP.replace("optimizer: sgd", "optimizer: adam\nunit: tokens\nsequence_length: 128")
+    tokens = tokens.replace("batch_size: path:batch_size", "batch_size: [path:batch_size, 128]")
     sequences = MAP.replace("optimizer: sgd", "optimizer: sgd\nunit: sequences\nsequence_length: 128")
     for text in (tokens, sequences):
         assert import_runs(logs, text) == 0

@@ -1,0 +1,202 @@
+"""Tables: logs with one row per logged step, from CSV, JSON lines, Parquet, a trainer's state or lines of text."""
+
+import io
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from results import bounds
+from results.aliases import Fields, Json, Strings
+from results.bad_input import first_line
+from results.importers import untrusted
+from results.importers.runs import counters
+from results.importers.untrusted import Unusable, brief
+
+MOST_COLUMNS = 4096
+NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged value: the run diverged
+LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
+_WORDS = ("nan", "inf", "infinity", "-inf", "-infinity", "+inf", "+infinity")  # numbers that loggers write as text
+
+Column: TypeAlias = pa.Array | Sequence[Any]
+
+
+class Table(NamedTuple):
+    """Rows of a log.
+
+    Attributes:
+      names: names of all columns.
+      columns: the columns that were asked for.
+      line: int64[n], number of each row's line in the file, or of the row.
+      filled: bool[n], whether a row has a finite number in any column other than counters and times.
+      is_text: whether numbers are written as text, as in CSV.
+    """
+
+    names: Strings
+    columns: Mapping[str, Column]
+    line: np.ndarray
+    filled: np.ndarray
+    is_text: bool = False
+
+    def numbers(self, name: str, *, strict: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Returns a column as float64[n], with NaN for missing numbers, and whether each row has a number, bool[n].
+
+        Raises:
+          Unusable: ``strict`` is set, and a cell is a text that is not a number.
+        """
+        column = self.columns[name]
+        if isinstance(column, pa.Array):
+            if _is_number(column.type):
+                values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+                return values, column.is_valid().to_numpy(zero_copy_only=False)
+            column = column.to_pylist()
+        values, logged = np.full(len(column), np.nan), np.zeros(len(column), bool)
+        for i, cell in enumerate(column):
+            value = number(cell, self.is_text)
+            if value is not None:
+                values[i], logged[i] = value, True
+            elif strict and isinstance(cell, str | bytes):
+                raise Unusable(f"line {self.line[i]:,} has {name} {brief(cell)}, which is not a number")
+        return values, logged
+
+    def groups(self, name: str) -> Iterator[tuple[str, "Table"]]:
+        """Yields the rows for each value of a column, in the order of the values' first rows."""
+        cells = self.columns[name]
+        keys = [
+            None if key is None else str(key) for key in (cells.to_pylist() if isinstance(cells, pa.Array) else cells)
+        ]
+        encoded = pa.array(keys, pa.string()).dictionary_encode()
+        group = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        order = np.argsort(group, kind="stable")
+        columns = {column: _take(cells, order) for column, cells in self.columns.items()}
+        ends = np.searchsorted(group[order], np.arange(len(encoded.dictionary) + 1))
+        for key, start, end in zip(encoded.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True):
+            rows = {column: cells[start:end] for column, cells in columns.items()}
+            chosen = order[start:end]
+            yield key, self._replace(columns=rows, line=self.line[chosen], filled=self.filled[chosen])
+
+
+def number(cell: Any, is_text: bool = False) -> float | None:
+    """Returns the number in a cell, or None. The words NaN and Infinity are numbers, and all texts if ``is_text``."""
+    if isinstance(cell, float):
+        return cell
+    if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) < 2**63:
+        return float(cell)
+    if not isinstance(cell, str) or (not is_text and cell.strip().lower() not in _WORDS):
+        return None
+    try:
+        return math.nan if "_" in cell else float(cell)
+    except ValueError:
+        return None
+
+
+def _take(column: Column, rows: np.ndarray) -> Column:
+    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def of_rows(rows: Sequence[Fields], needed: Collection[str] | None, line: Sequence[int] | None = None) -> Table:
+    """Returns a table of objects.
+
+    Args:
+      rows: an object per row.
+      needed: names of the columns to keep if they exist, or None for all columns. Counters are always kept.
+      line: number of each row's line. By default, rows are numbered from 1.
+
+    Raises:
+      Unusable: there are more than ``MOST_COLUMNS`` columns.
+    """
+    kinds = {name: counters.kind(name) for row in rows for name in row}
+    if len(kinds) > MOST_COLUMNS:
+        raise Unusable(f"has {len(kinds):,} columns")
+    chosen = [name for name, kind in kinds.items() if needed is None or name in needed or kind]
+    filled = [
+        any(not kinds[name] and isinstance(cell, int | float) and math.isfinite(cell) for name, cell in row.items())
+        for row in rows
+    ]
+    columns = {name: [row.get(name) for row in rows] for name in chosen}
+    return Table(tuple(kinds), columns, np.array(line or range(1, len(rows) + 1)), np.array(filled, bool))
+
+
+def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) -> Table:
+    """Returns a table of JSON lines. Names in nested objects are joined by slashes if ``flat``, as in Ray's CSV."""
+    rows, numbers = list[Json](), list[int]()
+    for count, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = untrusted.json_object(line, LENIENT)
+        except Unusable as error:
+            raise Unusable(f"line {count:,} {error}") from None
+        rows.append(_flat(row) if flat else row)
+        numbers.append(count)
+    return of_rows(rows, needed, numbers)
+
+
+def _flat(row: Fields, within: str = "") -> Json:
+    cells: Json = {}
+    for name, value in row.items():
+        cells |= _flat(value, f"{within}{name}/") if isinstance(value, dict) else {f"{within}{name}": value}
+    return cells
+
+
+def of_trainer(data: bytes, needed: Collection[str] | None) -> tuple[Table, Fields]:
+    """Returns the log in a Hugging Face trainer_state.json file, and the file's other entries."""
+    content = untrusted.json_object(data, LENIENT)
+    history = content.pop("log_history", None)
+    if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
+        raise Unusable("has no log_history, so it is not a trainer_state.json")
+    return of_rows(history, needed), content
+
+
+def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
+    """Returns a table of a CSV file. A header that is repeated, as by a logger that was restarted, is left out."""
+    if not data.strip():
+        raise Unusable("is empty")
+    header = data.split(b"\n", 1)[0]
+    try:
+        count = header.decode("utf-8-sig").count(",") + 1
+    except UnicodeDecodeError:
+        raise Unusable("is not text in UTF-8") from None
+    if count > MOST_COLUMNS:
+        raise Unusable(f"has {count:,} columns")
+    lines = data.split(b"\n")
+    lines[1:] = [b"" if line == header else line for line in lines[1:]]
+    convert = pyarrow.csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True)
+    try:
+        table = pyarrow.csv.read_csv(bounds.csv_source(b"\n".join(lines)), convert_options=convert)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise Unusable(f"cannot be parsed ({brief(first_line(error)[:36])})") from None
+    line = np.flatnonzero([bool(line.strip()) for line in lines])[1:] + 1
+    return _of_arrow(table, needed, line[: len(table)] if len(line) >= len(table) else None)._replace(is_text=True)
+
+
+def of_parquet(data: bytes, needed: Collection[str] | None) -> Table:
+    """Returns a table of a Parquet file."""
+    try:
+        return _of_arrow(bounds.Parquet(io.BytesIO(data)).read(), needed)
+    except (pa.ArrowException, OSError) as error:
+        raise Unusable(f"is not a readable Parquet file ({brief(first_line(error)[:36])})") from None
+
+
+def _of_arrow(table: pa.Table, needed: Collection[str] | None, line: np.ndarray | None = None) -> Table:
+    names = [str(name) for name in table.column_names]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Unusable(f"has column {brief(twice)} twice")
+    columns, filled = {}, np.zeros(len(table), bool)
+    for name, column in zip(names, table.columns, strict=True):
+        kind = counters.kind(name)
+        if needed is None or name in needed or kind:
+            columns[name] = column.combine_chunks()
+        if not kind and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            filled |= pc.is_finite(column).fill_null(False).to_numpy()
+    return Table(tuple(names), columns, np.arange(1, len(table) + 1) if line is None else line, filled)
