@@ -27,10 +27,10 @@ def megatron(out: Path) -> None:
     for i, size in enumerate(SIZES):
         lines = [
             "using world size: 8, data-parallel size: 8",
-            "------------------------ arguments ------------------------",
+            "------------------ arguments ------------------",
         ]
         lines += [f"  {name} {'.' * 20} {value}" for name, value in (("lr", 0.001), ("seq_length", SEQUENCE))]
-        lines.append("-------------------- end of arguments ---------------------")
+        lines.append("-------------- end of arguments ---------------")
         total = steps(size)[-1]
         for step in range(1, total + 1):
             if step % 10 == 0:
@@ -45,7 +45,7 @@ def megatron(out: Path) -> None:
                 value = loss(step, size)
                 lines += [
                     "-" * 80,
-                    f" validation loss at iteration {step} | lm loss value: {value:.6E} | lm loss PPL: {2.7**value:.6E} | ",
+                    f" validation loss at iteration {step} | lm loss value: {value:.6E} | lm loss PPL: {1:.6E} | ",
                     "-" * 80,
                 ]
         write(out / "megatron" / f"run{i}.log", lines)
@@ -122,4 +122,10 @@ def write_csv(path: Path, header: list[str], rows: list[list[object]]) -> None:
         csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows([header, *rows])
 
 
-WRITERS = (megatron, nanogpt, modded_nanogpt, wandb_chart, plain_csv)
+WRITERS = {
+    "csv": plain_csv,
+    "megatron": megatron,
+    "modded_nanogpt": modded_nanogpt,
+    "nanogpt": nanogpt,
+    "wandb_chart": wandb_chart,
+}

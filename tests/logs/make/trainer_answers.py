@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from closed_form import EXAMPLES, SIZES, epochs, loss, steps_per_epoch
 from torch.utils.data import Dataset
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 from trainer_runs import Data
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 KEPT = ("trainer_state.json", "config.json", "args.json")
 
