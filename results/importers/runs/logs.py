@@ -284,7 +284,7 @@ def evaluated(step: np.ndarray, value: np.ndarray, filled: np.ndarray) -> np.nda
 
 def _counter(metric: str, names: Sequence[str], run_map: RunMap) -> str:
     """Returns the column with a metric's counter. W&B's ``_step`` counts calls of the logger."""
-    if run_map.format == WANDB and metric not in run_map.step and run_map.counter().column == STEPS[WANDB]:
+    if run_map.format == WANDB and not {metric, ""} & {*run_map.step} and not run_map.examples_seen:
         return next((name for name in names if name.endswith("global_step")), STEPS[WANDB])
     return run_map.counter(metric).column
 

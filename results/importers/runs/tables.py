@@ -57,10 +57,11 @@ class Table(NamedTuple):
             column = column.to_pylist()
         values, logged = np.full(len(column), np.nan), np.zeros(len(column), bool)
         for i, cell in enumerate(column):
+            cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
             value = number(cell, self.is_text)
             if value is not None:
                 values[i], logged[i] = value, True
-            elif strict and isinstance(cell, str | bytes):
+            elif strict and isinstance(cell, str):
                 raise Unusable(f"line {self.line[i]:,} has {name} {brief(cell)}, which is not a number")
         return values, logged
 
