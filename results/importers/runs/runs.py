@@ -1,12 +1,14 @@
 """Converts logged runs to trials of recorded studies, as specified by a map."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from results.aliases import Fields, Json, Strings
+from results.bad_input import number_of
 from results.importers import recording, untrusted
 from results.importers.recording import Content
 from results.importers.runs import series as logged
@@ -34,6 +36,8 @@ class Run(NamedTuple):
       metaparameters: values that were tuned, by name.
       steps: the last logged step.
       metrics: rows of each metric, as errors.
+      logged: all logged rows of each metric, before restarts are removed and rows are averaged.
+      left_out: number of rows left out, by reason.
       status, reason: how the run ended.
       seconds: seconds per step, if known.
       device_kind, device_count: devices of the run, if given.
@@ -50,6 +54,8 @@ class Run(NamedTuple):
     metaparameters: Mapping[str, float]
     steps: int
     metrics: Mapping[str, Series]
+    logged: Mapping[str, Series]
+    left_out: Counter[str]
     status: str
     reason: str | None
     seconds: float | None
@@ -71,14 +77,15 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       run_map: the map.
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
+    log = log._replace(series=logged.oldest_first(log.series))
     notes = []
-    metrics, again, smooth = {}, 0, []
+    metrics, whole, left_out, smooth = {}, {}, Counter[str](), []
     for metric in run_map.metrics:
         if metric.tag not in log.series:
             continue
-        rows, repeated = logged.without_restarts(log.series[metric.tag])
-        again = max(again, repeated)
-        rows = _as_error(rows, metric)
+        whole[metric.name] = _as_error(log.series[metric.tag], metric)
+        rows, others = logged.without_restarts(whole[metric.name])
+        left_out.update(others)
         rows, was_averaged = (rows, False) if raw else logged.averaged(rows)
         if was_averaged:
             smooth.append(metric.name)
@@ -87,26 +94,27 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         found = ", ".join(brief(tag)[1:-1] for tag in [*log.series][:8]) or "none"
         wanted = " or ".join(metric.tag for metric in run_map.metrics)
         raise Unusable(f"has no {wanted}. Its numbers: {found}")
-    if again:
-        notes.append(f"{again:,} rows before a restart left out")
+    notes += [f"{number_of(count, 'row')} {reason} left out" for reason, count in left_out.items()]
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
     densest = max(log.series.values(), key=lambda each: len(each.step))
-    steps = int(max(each.step[-1] for each in log.series.values()))
+    steps = int(max(logged.without_restarts(rows)[0].step[-1] for rows in log.series.values()))
     status, reason = _ending(log, run_map, metrics, densest, steps)
     if reason == "lost":
         notes.append(f"ended before step {_integer('budget', run_map.budget, log, 1)}")
     return Run(
         name=log.name,
-        dataset=_name("dataset", run_map.dataset, log),
-        model=_name("model", run_map.model, log),
-        optimizer=_name("optimizer", run_map.optimizer, log),
+        dataset=_name(run_map.dataset, log),
+        model=_name(run_map.model, log),
+        optimizer=_name(run_map.optimizer, log),
         batch_size=_product("batch_size", run_map.batch_size, log),
         sequence_length=_integer("sequence_length", run_map.sequence_length, log, 1),
         seed=_integer("seed", run_map.seed, log, 0, 2**32 - 1),
         metaparameters={name: _number(name, field, log) for name, field in run_map.metaparameters.items()},
         steps=steps,
         metrics=metrics,
+        logged=whole,
+        left_out=left_out,
         status=status,
         reason=reason,
         seconds=logged.seconds_per_step(densest, _evaluations(log, run_map, densest)),
@@ -185,9 +193,14 @@ def _value(field: Field, log: Log) -> Any:
     return found
 
 
-def _name(key: str, field: Field, log: Log) -> str:
+def _name(field: Field, log: Log) -> str:
+    return untrusted.word(name(field, log), "unstated")
+
+
+def name(field: Field, log: Log) -> str:
+    """Returns a name as it is in the log. Raises Unusable if the run does not have it."""
     value = _value(field, log)
-    return untrusted.word(f"{value:g}" if isinstance(value, float) else str(value), "unstated")
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def _number(key: str, field: Field, log: Log) -> float:
