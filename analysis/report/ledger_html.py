@@ -12,7 +12,7 @@ from results.catalog import licences
 from results.grouping import grouped
 from results.plans import schema
 from results.plans.kinds import KINDS
-from results.plans.recorded import RUNS
+from results.plans.recorded import RUNS as IMPORTED
 from results.rules.ledger import Ledger, total as of_all
 from results.storage.commits import Commit
 
@@ -97,7 +97,7 @@ def provenance(contents: PageContents) -> Html:
         words.append(f"Comparable version: {', '.join(comparable)}.")
     if len(comparable) > 1:
         words.append("Do not combine results of different comparable versions in one curve.")
-    own = [commit for commit in contents.commits if commit.name in recorded and commit.plan["source"] == RUNS]
+    own = [commit for commit in contents.commits if commit.name in recorded and commit.plan["source"] == IMPORTED]
     if len(recorded) > len(own):
         words.append(f"{len(recorded) - len(own):,} studies were published by others.")
     if own:

@@ -1,7 +1,7 @@
 """Identity: recognizes copies of a run, and runs that are stored already, by their rows.
 
 Runs with the same seed and metaparameters have the same key. If the rows of one start the rows of another, both are the
-same run. A stored run is recognized in the same way, since the rows of a log only grow.
+same run. A stored run is recognized in the same way, because the rows of a log only grow.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,6 @@ from results.storage.commits import Commit
 Curves: TypeAlias = Mapping[str, Series]  # rows by metric
 First: TypeAlias = tuple[str, str, int, float]  # a key, a metric, and the step and value of its first row
 
-MOST_RESTARTS = 20
 _NOT_TUNED = ("study", "trial", "run", "role", "seed", "status", "reason", "steps")
 
 
@@ -113,23 +112,24 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     shorter: dict[int, Run] = {}
     extended, others = set[int](), list[tuple[Run, Sequence[int]]]()
     for run in runs:
-        firsts = {first for curves in (run.logged, run.metrics) for first in _firsts(repr(run.key), curves)}
-        candidates = {number for first in firsts for number in near.get(first, ())}
-        longer = [n for n in candidates if run.steps <= trials[n].steps and starts(run.metrics, trials[n].curves)]
-        started = [number for number in candidates - numbered.keys() if _continues(trials[number], run)]
+        key = repr(run.key)
+        firsts = {*_firsts(key, run.logged), *_firsts(key, run.metrics)}
+        candidates = sorted({number for first in firsts for number in near.get(first, ())})
+        started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
+        longer = [number for number in candidates if _starts_stored(run, trials[number])]
         if started:
             number = max(started, key=lambda number: trials[number].steps)
             numbered[number] = run
-            if run.steps > trials[number].steps or not starts(run.metrics, trials[number].curves):
+            if number not in longer:
                 extended.add(number)
         elif longer:
             shorter[longer[0]] = run
         else:
-            similar = sorted(number for number in candidates if _is_similar(trials[number], run))
-            others.append((run, similar if run.seed is None else same_key.get(repr(run.key), [])))
+            similar = [number for number in candidates if _is_similar(trials[number], run)]
+            others.append((run, similar if run.seed is None else same_key.get(key, [])))
     new = []
-    for run, candidates_left in others:
-        free = next((number for number in candidates_left if number not in numbered), None)
+    for run, candidates in others:
+        free = next((number for number in candidates if number not in numbered), None)
         if free is None:
             new.append(run)
         else:
@@ -158,32 +158,27 @@ def starts(shorter: Curves, longer: Curves) -> bool:
 
 
 def _is_similar(trial: StoredTrial, run: Run) -> bool:
-    """Returns whether a run has more than half of the rows of a stored run, from the start."""
-    shared = (_shared_with(run, name, rows) for name, rows in trial.curves.items() if name in run.metrics)
+    """Returns whether a log has more than half of the rows of a stored run, from the start."""
+    shared = (
+        max(_shared(rows, run.logged[name]), _shared(rows, run.metrics[name]))
+        for name, rows in trial.curves.items()
+        if name in run.metrics
+    )
     return 2 * sum(shared) > sum(len(rows.step) for rows in trial.curves.values())
 
 
-def _shared_with(run: Run, metric: str, stored: Series) -> int:
-    return max(_shared(stored, curves[metric]) for curves in (run.metrics, run.logged))
+def _starts_stored(run: Run, trial: StoredTrial) -> bool:
+    return run.steps <= trial.steps and starts(run.metrics, trial.curves)
 
 
 def _continues(trial: StoredTrial, run: Run) -> bool:
-    """Returns whether a stored run is the start of a run."""
+    """Returns whether a stored run is the start of a run. No stored value changes, except by averaging more rows."""
     return trial.steps <= run.steps and all(
-        name in run.metrics and _is_start(run, name, rows, trial.steps) for name, rows in trial.curves.items()
+        name in run.metrics and _is_start(rows, run, name, trial.steps) for name, rows in trial.curves.items()
     )
 
 
-def _is_start(run: Run, metric: str, stored: Series, steps: int) -> bool:
-    """Returns whether stored rows are those of the log up to a row: the first after ``steps``, or of a restart."""
-    shared, logged = _shared_with(run, metric, stored), run.logged[metric]
-    if shared == len(stored.step) or shared < 2:  # averaging does not change the first two rows
-        return shared == len(stored.step)
-    before = np.append(0, logged.step[:-1])
-    ends = np.flatnonzero((logged.step < before) | ((before <= steps) & (logged.step > steps)))[:MOST_RESTARTS]
-    for end in [*ends.tolist(), len(logged.step)]:
-        for n in (end, end - 1):  # the last step may have been logged in part
-            rows = series.without_restarts(logged.where(np.arange(n)))[0]
-            if any(_shared(stored, kept) == len(stored.step) for kept in (rows, series.averaged(rows)[0])):
-                return True
-    return False
+def _is_start(stored: Series, run: Run, metric: str, steps: int) -> bool:
+    rows = series.without_restarts(run.logged[metric])[0]
+    then = series.averaged(rows.where(rows.step <= steps))[0]
+    return any(_shared(stored, curve) == len(stored.step) for curve in (run.metrics[metric], rows, then))

@@ -34,11 +34,12 @@ def lines(
         *([f"{changed:,} replaced"] * replace),
         f"{warnings.refused + (0 if replace else changed):,} refused",
     ]
+    total = len(found) + warnings.refused
     files, used = warnings.files - skipped, rows - left_out.total()
     return [
         f"{number_of(warnings.files, 'file')} = {files:,} read + {_reasons(warnings.skipped, 'skipped')}",
         f"{number_of(rows, 'row')} = {used:,} used + {_reasons(left_out, 'left out')}",
-        f"{number_of(len(found) + warnings.refused, 'run')} in {number_of(len(matches), 'study')} = {' + '.join(terms)}",
+        f"{number_of(total, 'run')} in {number_of(len(matches), 'study')} = {' + '.join(terms)}",
     ]
 
 

@@ -15,7 +15,7 @@ from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings, Unusable, brief
 
 OLDER, UNUSABLE = "older checkpoints", "unusable"  # reasons to skip files
-_CHECKPOINT = re.compile(r"(?P<run>(?:.*/)?)checkpoint-(?P<step>\d{1,18})/(?P<name>[^/]*)")
+_CHECKPOINT = re.compile(r"(?P<run>(?:.*/)?)checkpoint-(?P<step>\d{1,18})/[^/]*")
 
 
 def find(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
@@ -27,9 +27,9 @@ def find(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[P
     found = places.find(root, run_map.files, warnings)
     warnings.files = len(found) + warnings.skipped.total()
     if run_map.format == TRAINER:
-        newest = _newest_checkpoints(found)
+        newest = {_checkpoint(place)[0]: place for place in sorted(found, key=lambda place: _checkpoint(place)[1])}
         warnings.skipped[OLDER] = len(found) - len(newest)
-        found = newest
+        found = sorted(newest.values(), key=lambda place: place.path)
     parts = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "path"]
     groups: dict[Any, list[Place]] = {}
     for place in found:
@@ -41,18 +41,10 @@ def find(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[P
     return list(groups.values())
 
 
-def _newest_checkpoints(found: Sequence[Place]) -> list[Place]:
-    """Returns the places without older checkpoints of a run, such as run/checkpoint-10 next to run/checkpoint-20."""
-    newest: dict[tuple[str, str], tuple[int, Place]] = {}
-    others = []
-    for place in found:
-        match = _CHECKPOINT.fullmatch(place.path)
-        if match is None:
-            others.append(place)
-        else:
-            key, step = (match["run"], match["name"]), int(match["step"])
-            newest[key] = max(newest.get(key, (-1, place)), (step, place), key=lambda pair: pair[0])
-    return sorted([*others, *(place for _, place in newest.values())], key=lambda place: place.path)
+def _checkpoint(place: Place) -> tuple[str, int]:
+    """Returns the folder of a run, and the step of a checkpoint such as run/checkpoint-20/trainer_state.json."""
+    match = _CHECKPOINT.fullmatch(place.path)
+    return (match["run"], int(match["step"])) if match else (place.path, 0)
 
 
 def read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
