@@ -17,10 +17,17 @@ from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.recording import may_be_column
-from results.importers.runs import layout as layouts, line_patterns, logs, places, run_map as run_maps, runs, vocabulary
+from results.importers.runs import (
+    importer,
+    layout as layouts,
+    line_patterns,
+    logs,
+    members,
+    run_map as run_maps,
+    vocabulary,
+)
 from results.importers.runs.layout import Layout
 from results.importers.runs.log import Log
-from results.importers.runs.places import Place
 from results.importers.runs.run_map import (
     CHART,
     EPOCHS,
@@ -34,8 +41,9 @@ from results.importers.runs.run_map import (
     RunMap,
 )
 from results.importers.runs.series import Series
-from results.importers.untrusted import Unusable
+from results.importers.untrusted import ImportWarnings
 
+WITHOUT_COLUMNS = (TENSORBOARD, TRAINER, MLFLOW)
 LOOKED_AT = 3  # runs that are read for tags and columns
 TUNED = ("learning_rate", "weight_decay", "momentum")
 ORDER = [f"{split}_{kind}" for split in vocabulary.SPLIT_NAMES for kind in ("loss", "error")]
@@ -70,153 +78,132 @@ def suggest(path: Folder, out: Path) -> list[str]:
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
     if out.exists():
         raise BadInput(f"--map {out} exists. Name a new file, or edit this one.")
-    found = _look(path.resolve())
-    lines = as_yaml(found)
-    lines += _targets(lines, found.layout)
+    lines = as_yaml(_look(path.resolve()))
+    lines += _targets(lines, path.resolve())
     durable.create(out, "".join(f"{line}\n" for line in lines).encode())
     return lines
 
 
 def _look(path: Folder) -> Found:
-    layout = layouts.find(path)
+    root = path.parent if path.is_file() else path
+    layout = layouts.find(path, root)
     format = layout.format
-    columns: dict[str, None] = {}
-    lines: list[str] = []
-    tables = format not in (TENSORBOARD, TRAINER, MLFLOW)
-    for place in layout.places[:LOOKED_AT] if tables else ():
+    columns, lines = list[str](), list[str]()
+    for place in layout.places[:LOOKED_AT]:
         if format == TEXT:
-            data = untrusted.read_bytes(place.folder / place.name, layout.root, logs.MOST_BYTES)
+            data = untrusted.read_bytes(place.folder / place.name, root, logs.MOST_BYTES)
             lines = lines or line_patterns.suggest(data)
-            columns |= dict.fromkeys(re.findall(r"\{(\w+)\}", "".join(lines)))
-        else:
-            names = logs.column_names(place, format, layout.root)
-            names = [name.rpartition(" - ")[2] if format == CHART else name for name in names]
-            columns |= dict.fromkeys(name for name in names if not name.startswith("config/"))  # Ray's params.json
-    run_map = RunMap(format, layout.pattern, "", "", "", (), (), config=layout.config, line=tuple(lines))
+            columns = re.findall(r"\{(\w+)\}", "".join(lines))
+        elif format not in WITHOUT_COLUMNS:
+            columns += [name.rpartition(" - ")[2] for name in logs.column_names(place, format, root)]
+    columns = [name for name in columns if not name.startswith("config/")]  # Ray's copy of params.json
     step = vocabulary.first((*vocabulary.STEPS, *EPOCHS), columns)
-    run_map = run_map._replace(step={"": Counter(step)} if step else {})
-    most = 5 * LOOKED_AT if format == MLFLOW else LOOKED_AT  # some of MLflow's folders hold no run
-    read = [
-        log
-        for members in _runs(layout)[:most]
-        for log in logs.read(members, run_map, layout.root)
-        if isinstance(log, Log)
-    ]
-    entries = {**(vocabulary.flat(read[0].config) if read else {}), **layout.entries}
-    if format == TRAINER and layout.entries:
+    run_map = RunMap(format, layout.pattern, "", "", "", (), (), config=layout.config, line=tuple(lines))
+    if step:
+        run_map = run_map._replace(step={"": Counter(step)})
+    runs = members.find(path, run_map, ImportWarnings())
+    read = [log for files in runs[:LOOKED_AT] for log in members.read(files, run_map, root, ImportWarnings())]
+    entries = vocabulary.flat(read[0].config) if read else {}
+    if format == TRAINER and layout.config:
         entries.pop("train_batch_size", None)  # of trainer_state.json: it is per device
-    return Found(layout, read[:LOOKED_AT], list(columns), entries, lines)
+    return Found(layout, read, columns, {**entries, **layout.entries}, lines)
 
 
-def _runs(layout: Layout) -> list[list[Place]]:
-    """Returns the files of each run."""
-    groups: dict[str, list[Place]] = {}
-    for place in layout.places:
-        run = places.run_folder(place, layout.pattern) if layout.format == TENSORBOARD else place.path
-        groups.setdefault(run, []).append(place)
-    return list(groups.values())
-
-
-def _targets(lines: Sequence[str], layout: Layout) -> list[str]:
+def _targets(lines: Sequence[str], path: Folder) -> list[str]:
     """Returns a line with a target that some run of each batch size reaches. Empty if a value of the map is missing."""
     try:
-        text = "\n".join(lines).replace(f"optimizer: {UNSTATED}", "optimizer: unknown")
-        run_map = run_maps.parse(text, "the suggested map")
+        run_map = run_maps.parse("\n".join(lines).replace(f"optimizer: {UNSTATED}", "optimizer: unknown"), "the map")
+        runs = importer.read(path, run_map, ImportWarnings(), raw=False)
     except BadInput:
         return []
     metric = run_map.metrics[0].name
     best: dict[int, float] = {}
-    for log in (log for members in _runs(layout) for log in logs.read(members, run_map, layout.root)):
-        try:
-            run = runs.of_log(log, run_map) if isinstance(log, Log) else None
-        except Unusable:
-            continue
-        values = run.metrics[metric].value if run and metric in run.metrics else np.zeros(0)
-        if run and np.isfinite(values).any():
-            best[run.batch_size] = min(best.get(run.batch_size, np.inf), np.nanmin(values))
-    if not best or max(best.values()) <= 0:
+    for run in runs:
+        values = run.metrics[metric].value if metric in run.metrics else np.zeros(0)
+        best[run.batch_size] = min([best.get(run.batch_size, np.inf), *values[np.isfinite(values)]])
+    value = max(best.values(), default=np.inf)
+    if not 0 < value < np.inf:
         return []
-    unit = 10.0 ** (np.floor(np.log10(max(best.values()))) - 1)
-    value = f"{np.ceil(max(best.values()) / unit) * unit:.2g}"
-    return [f"targets: {{{metric}: {value}}}  # a proposal: every batch size reaches it"]
+    unit = 10 ** (np.floor(np.log10(value)) - 1)
+    return [f"targets: {{{metric}: {np.ceil(value / unit) * unit:.2g}}}  # a proposal: every batch size reaches it"]
 
 
 def as_yaml(found: Found) -> list[str]:
     """Returns the lines of a map."""
-    layout, entries = found.layout, found.entries
-    lines = [f"format: {layout.format}", f"files: {_quoted(layout.pattern)}"]
-    if layout.config:
-        lines.append(f"config: {_quoted(layout.config)}")
-    if found.lines:
-        lines += ["line:", *(f"- {_quoted(line)}" for line in found.lines)]
+    layout = found.layout
     series = {tag: rows for log in found.logs for tag, rows in log.series.items()}
     metrics = _metrics(series or dict.fromkeys(found.columns))
-    lines += _run_and_steps(found, metrics)
-    lines += ["dataset: my_data  # change it", "model: my_model  # change it"]
-    lines.append(f"optimizer: {_origin('optimizer', found) or f'{UNSTATED}  # such as adamw'}")
-    lines += _batch_size(found)
-    seed = _origin("seed", found)
-    lines += [f"seed: {seed}"] if seed else []
-    tuned = {name: _origin(name, found) for name in TUNED}
-    stated = [f"{name}: {origin}" for name, origin in tuned.items() if origin and may_be_column(name)]
-    lines += [f"metaparameters: {{{', '.join(stated)}}}"] if stated else []
-    budget = vocabulary.count(vocabulary.BUDGETS, entries)
-    lines += [f"budget: config:{budget}"] if budget else []
-    devices = vocabulary.device_factors(entries)
-    lines += [f"device_count: {_references(devices)}"] if devices else []
+    tuned = {name: _origin(name, found) for name in TUNED if may_be_column(name)}
+    keys = {
+        "format": layout.format,
+        "files": _quoted(layout.pattern),
+        "config": layout.config and _quoted(layout.config),
+        "line": found.lines and _quoted(found.lines),
+        **(_epochs(found, metrics) if layout.format in (TENSORBOARD, MLFLOW) else _columns(found)),
+        "dataset": "my_data  # change it",
+        "model": "my_model  # change it",
+        "optimizer": _origin("optimizer", found) or f"{UNSTATED}  # such as adamw",
+        **_batch_size(found),
+        "seed": _origin("seed", found),
+        "metaparameters": ", ".join(f"{name}: {origin}" for name, origin in tuned.items() if origin),
+        "budget": _references([vocabulary.count(vocabulary.BUDGETS, found.entries)]),
+        "device_count": _references(vocabulary.device_factors(found.entries)),
+    }
+    if keys["metaparameters"]:
+        keys["metaparameters"] = f"{{{keys['metaparameters']}}}"
     in_words = [f"  {name}: {_quoted(metrics[name])}" for name in ORDER if name in metrics]
-    return [*lines, "metrics:", *(in_words or [f"  validation_loss: {UNSTATED}  # a tag or column of the log"])]
+    in_words = in_words or [f"  validation_loss: {UNSTATED}  # a tag or column of the log"]
+    return [*(f"{key}: {value}" for key, value in keys.items() if value), "metrics:", *in_words]
 
 
-def _run_and_steps(found: Found, metrics: Mapping[str, str]) -> list[str]:
-    """Returns the lines about runs, steps and times."""
+def _columns(found: Found) -> dict[str, str]:
+    """Returns the keys about the columns of runs, steps and times."""
     format = found.layout.format
-    if format in (TENSORBOARD, MLFLOW):
-        return _epochs(found, metrics)
     if format == TRAINER:
-        return []
-    lines = []
+        return {}
     run = vocabulary.first(vocabulary.RUNS, found.columns)
-    if format == CHART:
-        lines += [f"run: {_quoted(found.layout.run)}"]
-    elif run and format in ("csv", "jsonl", "parquet"):
-        lines += [f"run: {_quoted(f'column:{run}')}"]
     step = vocabulary.first(vocabulary.STEPS, found.columns)
     examples = vocabulary.first(vocabulary.EXAMPLES_SEEN, found.columns)
     epoch = vocabulary.first(EPOCHS, found.columns)
-    if step or not examples:
-        hint = "  # a column with training steps"
-        hint += f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size" if epoch else ""
-        hint = "  # counts the calls of the logger: take a column with training steps" if step == "_step" else hint
-        lines += [f"step: {_quoted(step)}{hint if step == '_step' else ''}" if step else f"step: {UNSTATED}{hint}"]
-    else:
-        lines += [f"examples_seen: {_quoted(examples)}"]
     seconds = vocabulary.first(vocabulary.TIMES, found.columns)
-    return [*lines, f"seconds: {_quoted(seconds)}"] if seconds and seconds != TIMES.get(format) else lines
+    keys = {"run": "", "step": _quoted(step)}
+    if format == CHART:
+        keys["run"] = _quoted(found.layout.run)
+    elif run and format in ("csv", "jsonl", "parquet"):
+        keys["run"] = _quoted(f"column:{run}")
+    if step == "_step":
+        keys["step"] = f"{step}  # counts the calls of the logger: take a column with training steps"
+    elif examples and not step:
+        keys["examples_seen"] = _quoted(examples)
+        keys["step"] = ""
+    elif not step:
+        keys["step"] = f"{UNSTATED}  # a column with training steps"
+        if epoch:
+            keys["step"] += f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size"
+    if seconds and seconds != TIMES.get(format):
+        keys["seconds"] = _quoted(seconds)
+    return keys
 
 
-def _epochs(found: Found, metrics: Mapping[str, str]) -> list[str]:
-    """Returns the lines about metrics that are logged by epoch: they end long before the others."""
-    lines: list[str] = []
-    most = 2.0
-    for series in (log.series for log in found.logs):
-        ends = {tag: int(rows.step[-1]) for tag, rows in series.items()}
-        longest = max(ends, key=lambda tag: ends[tag])
-        sparse = {name: tag for name, tag in _tags(metrics).items() if tag in ends and ends[tag] * 2 < ends[longest]}
-        if not sparse or ends[longest] / (ends[min(sparse.values(), key=ends.__getitem__)] + 1) < most:
-            continue
-        name, tag = next(iter(sparse.items()))
-        most = ends[longest] / (ends[tag] + 1)
-        seen = f"{longest} ends at step {ends[longest]}, and {tag} at {ends[tag]}: about {most:.4g} steps each"
-        starts = [f"{name}: step + 1" for name, tag in sparse.items() if series[tag].step[0] == 0]
-        lines = [f"step: {{{', '.join(starts)}}}"] if starts else []
-        factors = ", ".join(f"{name}: {UNSTATED}" for name in sparse)
-        lines.append(f"steps_per_epoch: {{{factors}}}  # {seen}. Such as 50000 / batch_size")
-    return lines
-
-
-def _tags(metrics: Mapping[str, str]) -> dict[str, str]:
-    return {name: tag.removeprefix("1 - ").removesuffix(" / 100") for name, tag in metrics.items()}
+def _epochs(found: Found, metrics: Mapping[str, str]) -> dict[str, str]:
+    """Returns the keys about metrics that are logged by epoch: they end long before the others."""
+    ends = [{tag: int(rows.step[-1]) for tag, rows in log.series.items()} for log in found.logs]
+    longest = max(ends, key=lambda steps: max(steps.values()), default={})
+    tags = {name: tag.removeprefix("1 - ").removesuffix(" / 100") for name, tag in metrics.items()}
+    last = max(longest, key=lambda tag: longest[tag], default="")
+    sparse = {name: tag for name, tag in tags.items() if tag in longest and longest[tag] * 2 < longest[last]}
+    if not sparse:
+        return {}
+    series = found.logs[ends.index(longest)].series
+    starts = [f"{name}: step + 1" for name, tag in sparse.items() if series[tag].step[0] == 0]
+    tag = min(sparse.values(), key=len)
+    ratio = longest[last] / (longest[tag] + (series[tag].step[0] == 0))
+    factors = ", ".join(f"{name}: {UNSTATED}" for name in sparse)
+    hint = f"{last} ends at step {longest[last]}, and {tag} at {longest[tag]}: about {ratio:.4g} steps each"
+    return {
+        "step": f"{{{', '.join(starts)}}}" if starts else "",
+        "steps_per_epoch": f"{{{factors}}}  # {hint}. Such as 50000 / batch_size",
+    }
 
 
 def _origin(name: str, found: Found) -> str:
@@ -228,29 +215,34 @@ def _origin(name: str, found: Found) -> str:
         return _quoted(f"column:{column}")
     numbers = {key: value for key, value in found.entries.items() if untrusted.numeric(value) is not None}
     key = vocabulary.key(vocabulary.NAMES[name], found.entries if name == "optimizer" else numbers)
+    return _reference(key)
+
+
+def _batch_size(found: Found) -> dict[str, str]:
+    """Returns the keys about the global batch size, or its factors, and about its unit."""
+    factors, remark = vocabulary.batch_factors(found.entries)
+    value = _origin("batch_size", found)
+    if len(factors) > 1 or value in ("", *map(_reference, found.entries)):
+        value = _references(factors) or UNSTATED
+    else:
+        remark = ""  # a path or a column
+    if value == UNSTATED:
+        remark = remark or "the number, path:NAME, config:NAME or column:NAME"
+    keys = {"batch_size": f"{value}  # {remark}" if remark else value}
+    length = vocabulary.count(vocabulary.SEQUENCES, found.entries)
+    if length:
+        unit = "tokens" if "token" in value else "sequences"
+        keys |= {"unit": f"{unit}  # of the batch size: sequences or tokens", "sequence_length": _reference(length)}
+    return keys
+
+
+def _reference(key: str) -> str:
     return f"config:{key}" if key else ""
 
 
-def _batch_size(found: Found) -> list[str]:
-    """Returns the lines about the global batch size, or its factors, and about its unit."""
-    factors, remark = vocabulary.batch_factors(found.entries)
-    origin = _origin("batch_size", found)
-    value = _references(factors) if factors and (len(factors) > 1 or origin.startswith("config:")) else origin
-    if value == origin and not origin.startswith("config:"):
-        remark = ""
-    line = f"batch_size: {value or UNSTATED}"
-    remark = remark or ("" if value else "the number, path:NAME, config:NAME or column:NAME")
-    lines = [f"{line}  # {remark}" if remark else line]
-    sequence = vocabulary.count(vocabulary.SEQUENCES, found.entries)
-    if sequence:
-        unit = "tokens" if "token" in value else "sequences"
-        lines += [f"unit: {unit}  # of the batch size: sequences or tokens", f"sequence_length: config:{sequence}"]
-    return lines
-
-
 def _references(keys: Sequence[str]) -> str:
-    words = [f"config:{key}" for key in keys]
-    return words[0] if len(words) == 1 else f"[{', '.join(words)}]"
+    words = [_reference(key) for key in keys]
+    return f"[{', '.join(words)}]" if len(words) > 1 else "".join(words)
 
 
 def _metrics(series: Mapping[str, Series | None]) -> dict[str, str]:
@@ -270,6 +262,6 @@ def _metrics(series: Mapping[str, Series | None]) -> dict[str, str]:
     return metrics
 
 
-def _quoted(text: str) -> str:
-    """Returns a YAML scalar, quoted if necessary."""
+def _quoted(text: str | Sequence[str]) -> str:
+    """Returns a YAML scalar or list, quoted if necessary."""
     return yaml.safe_dump(text, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...").strip()
