@@ -53,14 +53,12 @@ metaparameters: {learning_rate: config:optimizer.lr}
 metrics: {train_loss: loss, validation_error: 1 - val/acc / 100}
 """,
     "mlflow": """
-format: csv
-files: runs.csv
-run: column:run
-seconds: seconds
+format: mlflow
+files: "**/meta.yaml"
 optimizer: sgd
-batch_size: column:batch_size
-seed: column:seed
-metaparameters: {learning_rate: column:lr}
+batch_size: config:batch_size
+seed: config:seed
+metaparameters: {learning_rate: config:lr}
 metrics: {train_loss: loss, validation_error: 1 - accuracy}
 """,
     "optuna": """
