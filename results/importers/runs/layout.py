@@ -58,7 +58,7 @@ def find(path: Folder, root: Folder) -> Layout:
     """Returns the layout of the logs under a folder, or of one file. ``root`` is the folder, or that of the file.
 
     Raises:
-      BadInput: there are no logs in a known format.
+      BadInput: there are no logs in a supported format.
     """
     format, paths, columns = _format(path, root)
     run, parts = "", list[str]()
@@ -134,7 +134,7 @@ def _pattern(paths: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _wildcard(texts: Sequence[str]) -> str:
-    """Returns a text, or a pattern that matches all texts: what they start with, up to a digit, and their suffix."""
+    """Returns a text, or a pattern that matches all texts: their start, up to a digit, and their suffix."""
     if len(set(texts)) == 1:
         return texts[0]
     start = re.split(r"[\d.]", texts[0])[0]

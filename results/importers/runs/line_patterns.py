@@ -8,7 +8,8 @@ from results.importers.runs import text_lines, vocabulary
 
 MOST_LINES = 20_000
 _PAIR = re.compile(
-    r"(?P<name>[A-Za-z_][\w./@ -]*?)(?P<sign>[\x22']?\s*[:=\[(#]\s*|\s+)(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.])"
+    r"(?P<name>[A-Za-z_][\w./@ -]*?)(?P<sign>[\x22']?\s*[:=\[(#]\s*|\s+)"
+    r"(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.])"
 )
 _EPOCHS = ("epoch", "epochs")
 

@@ -102,7 +102,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def run_folder(place: Place, pattern: str) -> str:
-    """Returns the folder of a run with several files: the path up to the last ``**/`` of the pattern, or the file's folder."""
+    """Returns the folder of a run with several files: up to the last ``**/`` of the pattern, or the file's folder."""
     above = pattern.rpartition("**/")[0]
     folders = place.path.split("/")
     return "/".join(folders[: above.count("/")] if above and "**" not in above else folders[:-1])

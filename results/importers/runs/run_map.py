@@ -111,9 +111,8 @@ class RunMap(NamedTuple):
       budget: planned number of steps. A shorter run is INCOMPLETE.
       targets: targets of the studies.
       step: counter with the step, by metric. The entry "" is for all other metrics.
-      steps_per_epoch: values whose product is the number of steps per epoch, or examples per epoch and ``PER_BATCH``, by
-        metric. The entry "" is for all other
-        metrics whose counter counts epochs.
+      steps_per_epoch: values whose product is the number of steps per epoch, or examples per epoch and ``PER_BATCH``,
+        by metric. The entry "" is for all other metrics whose counter counts epochs.
       examples_seen: column that contains the examples so far, in the unit of the batch size, instead of a step.
       line: patterns of the lines of a text log.
       seconds: column that contains the time in seconds, or in milliseconds if `` / 1000`` follows. Empty if there are

@@ -55,7 +55,7 @@ class Found:
 
     Attributes:
       layout: where the logs are.
-      logs: the logs of some runs. There are none if the step is not known.
+      logs: the logs of some runs. Empty if no column is named like a step.
       columns: names of columns.
       entries: entries of a config file, or values that the logs hold.
       lines: patterns of the lines of a text log.

@@ -1,4 +1,4 @@
-"""Vocabulary: the names of batch sizes, rates, seeds, devices and steps in paths, columns and configs of training code."""
+"""Vocabulary: the names of batch sizes, rates, seeds, devices and steps in paths, columns and configs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -121,7 +121,7 @@ def batch_factors(entries: Fields) -> tuple[list[str], str]:
     unseen = [] if devices else ["the number of devices"]
     unseen += [] if accumulated else ["the number of accumulated batches"]
     if not part and len(factors) > 1:
-        return factors, f"if {size} is already the global batch size, write it alone"
+        return factors, f"if {size} is already the global batch size, write only that"
     return factors, f"if it is per device, add {' and '.join(unseen)}" if unseen else ""
 
 
