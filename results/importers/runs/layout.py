@@ -16,7 +16,8 @@ from results.importers.runs.run_map import CHART, MLFLOW, RAY, TENSORBOARD, TEXT
 from results.importers.untrusted import ImportWarnings, Unusable
 
 CONFIG_BYTES = 256 << 10  # larger files are tokenizers and the like
-_CONFIG = re.compile(r".*(arg|conf|hparam|param|setting|option|hyper).*\.(json|ya?ml)", re.IGNORECASE)
+MOST_CONFIGS = 50  # files of a folder that are read
+_TELLING = re.compile("arg|conf|param|setting|option|hyper")
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 _EVENTS = "*tfevents*"
 # Patterns of the files of each format. The first format with a file is taken.
@@ -148,7 +149,7 @@ def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
     if len(set(texts)) == 1 and len(texts) > 1:
         return texts[0], []
     words = {name: names for name, names in vocabulary.NAMES.items() if name != "optimizer" and name not in taken}
-    expression = "|".join(f"(?P<{name}>{'|'.join(names)})" for name, names in words.items())
+    expression = "|".join(f"(?P<{name}>{names.replace(' ', '|')})" for name, names in words.items())
     found: list[str] = []
 
     def value(match: re.Match[str]) -> str:
@@ -185,8 +186,7 @@ def _config(place: Place, root: Folder) -> tuple[str, Fields]:
 
 def _config_names(folder: Folder, root: Folder) -> list[str]:
     with contextlib.suppress(Unusable), untrusted.open_folder(folder, root) as opened:
-        return [
-            *sorted(entry.name for entry in opened.entries() if _CONFIG.fullmatch(entry.name)),
-            ".hydra/config.yaml",
-        ]
+        names = sorted(entry.name for entry in opened.entries() if entry.name.endswith((".json", ".yaml", ".yml")))
+        names.sort(key=lambda name: not _TELLING.search(name.lower()))
+        return [".hydra/config.yaml", *names[:MOST_CONFIGS]]
     return []

@@ -11,7 +11,8 @@ _PAIR = re.compile(
     r"(?P<name>[A-Za-z_][\w./@ -]*?)(?P<sign>[\x22']?\s*[:=\[(#]\s*|\s+)"
     r"(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w.])"
 )
-_EPOCHS = ("epoch", "epochs")
+_SPLIT = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(vocabulary.SPLITS))})(?![a-z])", re.IGNORECASE)
+KINDS = {"loss": {"loss"}, "accuracy": {"accuracy", "acc", "top1", "acc1"}, "error": {"error", "err"}}
 
 
 class Value(NamedTuple):
@@ -39,29 +40,39 @@ def suggest(data: bytes) -> list[str]:
 def _values(line: str) -> list[Value]:
     """Returns the step or epoch, the metrics and the batch size in a line, in their order. Empty without a step."""
     values = dict[str, Value]()
+    label = ""
     for pair in _PAIR.finditer(line):
         words = pair["name"].lower().split()
         name = "_".join(words[-3:])
-        before = set(re.split(r"[^a-z]+", line[: pair.start("number")].lower()))
-        if words[-1] in vocabulary.STEPS:
+        if words[-1] in vocabulary.STEPS.split():
             name = "step"
-        elif words[-1] in _EPOCHS:
+        elif words[-1] in vocabulary.EPOCHS.split():
             name = "epoch"
-        elif name not in vocabulary.GLOBAL:
-            name = metric(before, set(re.split(r"[^a-z0-9]+", pair["name"].lower())))
+        elif name not in vocabulary.GLOBAL.split():
+            before = _SPLIT.search(line[: pair.start()])
+            name = metric(pair["name"], before[0] if before else "")
+            if name and before and not _SPLIT.search(pair["name"]):
+                label = before[0]
         if name and name not in values:
             values[name] = Value(" ".join(f"{pair['name']}{pair['sign']}|".split())[:-1], name)
     if "step" in values:
         values.pop("epoch", None)
-    return list(values.values()) if {"step", "epoch"} & values.keys() else []
+    elif "epoch" not in values:
+        return []
+    first, *others = values.values()
+    if label and label not in first.text:  # lines of training and of evaluations look the same otherwise
+        first = Value(f"{label}*{first.text}", first.name)
+    return [first, *others]
 
 
-def metric(before: set[str], words: set[str]) -> str:
-    """Returns the name of a metric in words of its name, and of the line before it, or an empty string."""
-    kinds = {"loss": {"loss"}, "accuracy": {"accuracy", "acc", "top1"}, "error": {"error", "err"}}
-    kind = next((kind for kind, names in kinds.items() if names & words), "")
-    split = next((ours for ours, theirs in vocabulary.SPLIT_NAMES.items() if theirs & words), "")
-    split = split or next((ours for ours, theirs in vocabulary.SPLIT_NAMES.items() if theirs & before), "train")
+def metric(tag: str, before: str = "") -> str:
+    """Returns the name of a metric from a tag, or from a word before it such as Test. Empty if it is not a metric."""
+    words = set(re.split(r"[^a-z0-9]+", tag.lower()))
+    kind = next((kind for kind, names in KINDS.items() if names & words), "")
+    for split, names in vocabulary.SPLIT_NAMES.items():
+        if names & words:
+            return kind and f"{split}_{kind}"
+    split = next((split for split, names in vocabulary.SPLIT_NAMES.items() if before.lower() in names), "train")
     return kind and f"{split}_{kind}"
 
 

@@ -98,18 +98,20 @@ def _of_table(first: Place, table: Table, run_map: RunMap, config: Fields) -> It
     if run_map.format == CHART:
         yield from _of_chart(first, table, run_map, config)
         return
-    if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
+    names = run_map.run_columns()
+    if not names:
         yield from _attempt(first.path, first, table, run_map, config)
         return
-    if run_map.run.name not in table.columns:
-        raise Unusable(f"has no column {brief(run_map.run.name)}, which the key run names")
-    for key, rows in table.groups(run_map.run.name):
+    for name in names:
+        if name not in table.columns:
+            raise Unusable(f"has no column {brief(name)}, which the key run names")
+    for key, rows in table.groups(names):
         yield from _attempt(f"{first.path}:{untrusted.word(key, 'unnamed')}", first, rows, run_map, config)
 
 
 def _of_chart(first: Place, chart: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
     """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
-    pattern = compile_pattern(str(run_map.run))
+    pattern = compile_pattern(str(run_map.run[0]))
     shared = {name: column for name, column in chart.columns.items() if " - " not in name}
     runs: dict[str, dict[str, Column]] = {}
     for name in chart.columns.keys() - shared.keys():
@@ -119,7 +121,7 @@ def _of_chart(first: Place, chart: Table, run_map: RunMap, config: Fields) -> It
     for run, columns in sorted(runs.items()):
         name, match = f"{first.path}:{untrusted.word(run, 'unnamed')}", pattern.fullmatch(run)
         if match is None:
-            yield name, f"its name does not match run: {run_map.run}"
+            yield name, f"its name does not match run: {run_map.run[0]}"
             continue
         place = first._replace(parts={**first.parts, **match.groupdict()})
         table = chart._replace(names=(*shared, *columns), columns=shared | columns)

@@ -34,7 +34,7 @@ def find(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[P
     parts = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "path"]
     groups: dict[Any, list[Place]] = {}
     for place in found:
-        if isinstance(run_map.run, Reference) and run_map.run.origin == "path":
+        if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
             key: Any = tuple(place.parts[name] for name in parts)
         else:
             key = places.run_folder(place, run_map.files) if run_map.format == TENSORBOARD else place.path

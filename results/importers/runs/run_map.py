@@ -101,7 +101,8 @@ class RunMap(NamedTuple):
       dataset, model, optimizer: names.
       batch_size: values whose product is the global batch size.
       metrics: metrics to import.
-      run: value that identifies a run. By default, each file is one run (for TensorBoard, each folder).
+      run: value that identifies a run, or several columns. By default, each file is one run (for TensorBoard, each
+        folder).
       config: name of the config file, which is in the run's folder or above. If there is no config file, ``config:``
         refers to the hyperparameters in TensorBoard's log, or to the entries of a trainer_state.json file.
       unit: unit of the batch size, one of ``UNITS``.
@@ -129,7 +130,7 @@ class RunMap(NamedTuple):
     optimizer: Field
     batch_size: tuple[Field, ...]
     metrics: tuple[Metric, ...]
-    run: Field | None = None
+    run: tuple[Field, ...] = ()
     config: str = ""
     unit: str = UNITS[0]
     sequence_length: Field | None = None
@@ -146,6 +147,10 @@ class RunMap(NamedTuple):
     device_count: tuple[Field, ...] = ()
     licence: str = ""
     citation: str = ""
+
+    def run_columns(self) -> list[str]:
+        """Returns the columns that identify a run in a file with several runs."""
+        return [field.name for field in self.run if isinstance(field, Reference) and field.origin == "column"]
 
     def counter(self, metric: str = "") -> Counter:
         """Returns the counter of a metric, or of all columns that are not metrics."""
@@ -168,7 +173,7 @@ class RunMap(NamedTuple):
 
 _REQUIRED: Strings = ("format", "files", "dataset", "model", "optimizer", "batch_size", "metrics")
 _TEXTS = ("files", "config", "examples_seen", "seconds", "licence", "citation")
-_PRODUCTS = ("batch_size", "device_count")
+_LISTS = ("batch_size", "device_count", "run")  # keys with one or several values
 
 
 def read(path: Path) -> RunMap:
@@ -217,7 +222,7 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, dict):
             raise BadInput("targets must map metrics to values, such as {validation_loss: 2.5}")
         return tuple(Target(str(name), _number(f"targets.{name}", each)) for name, each in value.items())
-    if key in _PRODUCTS:
+    if key in _LISTS:
         factors = value if isinstance(value, list) else [value]
         return tuple(_field(key, each) for each in factors)
     if key == "step":
@@ -306,10 +311,12 @@ def _metaparameters(value: Any) -> dict[str, Field]:
 
 def _check(run_map: RunMap) -> RunMap:
     """Returns the map with the defaults for its format filled in. Raises BadInput for contradictory keys."""
-    if run_map.format == CHART and not isinstance(run_map.run, str):
+    if run_map.format == CHART and not (run_map.run and isinstance(run_map.run[0], str)):
         raise BadInput(
             "format: wandb_chart needs the key run, a pattern of the names of runs, such as bs{batch_size}-*"
         )
+    if len(run_map.run) > 1 and len(run_map.run_columns()) < len(run_map.run):
+        raise BadInput("run must be one value, or a list of columns such as [column:batch_size, column:seed]")
     places = set(re.findall(r"\{(\w+)\}", f"{run_map.files}{run_map.run}"))
     for key, field in fields(run_map):
         if isinstance(field, Reference):
@@ -353,8 +360,8 @@ def _check_counters(run_map: RunMap) -> None:
 
 def fields(run_map: RunMap) -> list[tuple[str, Field]]:
     """Returns every value or reference in a map, with its key."""
-    single = ("dataset", "model", "optimizer", "run", "sequence_length", "seed", "budget", "device_kind")
+    single = ("dataset", "model", "optimizer", "sequence_length", "seed", "budget", "device_kind")
     found = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
-    found += [(key, each) for key in _PRODUCTS for each in getattr(run_map, key)]
+    found += [(key, each) for key in _LISTS for each in getattr(run_map, key)]
     found += [("steps_per_epoch", each) for factors in run_map.steps_per_epoch.values() for each in factors]
     return found + [(f"metaparameters.{name}", each) for name, each in run_map.metaparameters.items()]

@@ -30,7 +30,6 @@ from results.importers.runs.layout import Layout
 from results.importers.runs.log import Log
 from results.importers.runs.run_map import (
     CHART,
-    EPOCHS,
     MLFLOW,
     TENSORBOARD,
     TEXT,
@@ -43,8 +42,12 @@ from results.importers.runs.run_map import (
 from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings
 
+TABLES = ("csv", "jsonl", "parquet")
 WITHOUT_COLUMNS = (TENSORBOARD, TRAINER, MLFLOW)
+MANY_SEQUENCES = 64  # a batch size of at least this many sequence lengths probably counts tokens
 LOOKED_AT = 3  # runs that are read for tags and columns
+BY_EPOCH = re.compile(r"(1 - )?(.*/)?epoch_")  # tags of Keras
+IGNORED = re.compile(r"(?<![a-z])(?:hparam|min|max|best|lr)(?![a-z])")  # tags that are not a metric of a step
 TUNED = ("learning_rate", "weight_decay", "momentum")
 ORDER = [f"{split}_{kind}" for split in vocabulary.SPLIT_NAMES for kind in ("loss", "error")]
 
@@ -97,8 +100,8 @@ def _look(path: Folder) -> Found:
         elif format not in WITHOUT_COLUMNS:
             columns += [name.rpartition(" - ")[2] for name in logs.column_names(place, format, root)]
     columns = [name for name in columns if not name.startswith("config/")]  # Ray's copy of params.json
-    step = vocabulary.first((*vocabulary.STEPS, *EPOCHS), columns)
-    run_map = RunMap(format, layout.pattern, "", "", "", (), (), config=layout.config, line=tuple(lines))
+    step = vocabulary.first(f"{vocabulary.STEPS} {vocabulary.EPOCHS}", columns)
+    run_map = RunMap(format, layout.pattern, "", "", "", (), (), (layout.run,), layout.config, line=tuple(lines))
     if step:
         run_map = run_map._replace(step={"": Counter(step)})
     runs = members.find(path, run_map, ImportWarnings())
@@ -153,7 +156,8 @@ def as_yaml(found: Found) -> list[str]:
         keys["metaparameters"] = f"{{{keys['metaparameters']}}}"
     in_words = [f"  {name}: {_quoted(metrics[name])}" for name in ORDER if name in metrics]
     in_words = in_words or [f"  validation_loss: {UNSTATED}  # a tag or column of the log"]
-    return [*(f"{key}: {value}" for key, value in keys.items() if value), "metrics:", *in_words]
+    text = "\n".join(f"{key}: {value}" for key, value in keys.items() if value)
+    return [*text.splitlines(), "metrics:", *in_words]
 
 
 def _columns(found: Found) -> dict[str, str]:
@@ -164,13 +168,17 @@ def _columns(found: Found) -> dict[str, str]:
     run = vocabulary.first(vocabulary.RUNS, found.columns)
     step = vocabulary.first(vocabulary.STEPS, found.columns)
     examples = vocabulary.first(vocabulary.EXAMPLES_SEEN, found.columns)
-    epoch = vocabulary.first(EPOCHS, found.columns)
+    epoch = vocabulary.first(vocabulary.EPOCHS, found.columns)
     seconds = vocabulary.first(vocabulary.TIMES, found.columns)
     keys = {"run": "", "step": _quoted(step)}
     if format == CHART:
         keys["run"] = _quoted(found.layout.run)
-    elif run and format in ("csv", "jsonl", "parquet"):
+    elif run and format in TABLES:
         keys["run"] = _quoted(f"column:{run}")
+    elif len(found.layout.places) == 1 and format in TABLES:
+        origins = [_origin(name, found) for name in ("batch_size", "seed", *TUNED)]
+        keys["run"] = f"[{', '.join(origin for origin in origins if 'column:' in origin)}]"
+        keys["run"] = keys["run"].replace("[]", "")
     if step == "_step":
         keys["step"] = f"{step}  # counts the calls of the logger: take a column with training steps"
     elif examples and not step:
@@ -191,18 +199,21 @@ def _epochs(found: Found, metrics: Mapping[str, str]) -> dict[str, str]:
     longest = max(ends, key=lambda steps: max(steps.values()), default={})
     tags = {name: tag.removeprefix("1 - ").removesuffix(" / 100") for name, tag in metrics.items()}
     last = max(longest, key=lambda tag: longest[tag], default="")
-    sparse = {name: tag for name, tag in tags.items() if tag in longest and longest[tag] * 2 < longest[last]}
+    keras = {name: tag for name, tag in tags.items() if BY_EPOCH.match(tag) and found.layout.format == TENSORBOARD}
+    sparse = keras or {name: tag for name, tag in tags.items() if longest.get(tag, np.inf) * 2 < longest[last]}
     if not sparse:
         return {}
     series = found.logs[ends.index(longest)].series
     starts = [f"{name}: step + 1" for name, tag in sparse.items() if series[tag].step[0] == 0]
-    tag = min(sparse.values(), key=len)
-    ratio = longest[last] / (longest[tag] + (series[tag].step[0] == 0))
-    factors = ", ".join(f"{name}: {UNSTATED}" for name in sparse)
+    tag = next(iter(sparse.values()))
+    ratio = longest[last] / max(longest[tag] + len(starts) / len(sparse), 1)
     hint = f"{last} ends at step {longest[last]}, and {tag} at {longest[tag]}: about {ratio:.4g} steps each"
+    if keras:
+        hint = "Keras counts epochs"
+    factors = "".join(f"\n  {name}: {UNSTATED}" for name in sparse)
     return {
         "step": f"{{{', '.join(starts)}}}" if starts else "",
-        "steps_per_epoch": f"{{{factors}}}  # {hint}. Such as 50000 / batch_size",
+        "steps_per_epoch": f" # {hint}. Such as 50000 / batch_size{factors}",
     }
 
 
@@ -231,7 +242,9 @@ def _batch_size(found: Found) -> dict[str, str]:
     keys = {"batch_size": f"{value}  # {remark}" if remark else value}
     length = vocabulary.count(vocabulary.SEQUENCES, found.entries)
     if length:
-        unit = "tokens" if "token" in value else "sequences"
+        size = untrusted.numeric(found.entries.get(value.removeprefix("config:"))) or 0
+        whole, rest = divmod(size, untrusted.numeric(found.entries[length]) or 1)
+        unit = "tokens" if "token" in value or (not rest and whole >= MANY_SEQUENCES) else "sequences"
         keys |= {"unit": f"{unit}  # of the batch size: sequences or tokens", "sequence_length": _reference(length)}
     return keys
 
@@ -248,11 +261,10 @@ def _references(keys: Sequence[str]) -> str:
 def _metrics(series: Mapping[str, Series | None]) -> dict[str, str]:
     """Returns the metric names and their tags. Where several tags fit, the shortest one that counts steps is taken."""
     metrics: dict[str, str] = {}
-    by_epoch = re.compile(r"(.*/)?epoch_")
-    for tag in sorted(series, key=lambda tag: (by_epoch.match(tag) is not None, len(tag))):
-        words = set(re.split(r"[^a-z0-9]+", tag.lower()))
-        name = "" if {"hparam", "min", "max", "lr"} & words else line_patterns.metric(set(), words)
-        if not name or (by_epoch.match(tag) and metrics):
+    for tag in sorted(series, key=lambda tag: (BY_EPOCH.match(tag) is not None, len(tag))):
+        name = line_patterns.metric(tag)
+        counted = any(not BY_EPOCH.match(other) for other in metrics.values())
+        if not name or IGNORED.search(tag.lower()) or (counted and BY_EPOCH.match(tag)):
             continue
         rows = series[tag]
         values = rows.value[np.isfinite(rows.value)] if rows is not None else np.zeros(0)

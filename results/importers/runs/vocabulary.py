@@ -1,101 +1,71 @@
 """Vocabulary: the names of batch sizes, rates, seeds, devices and steps in paths, columns and configs."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from results.aliases import Fields, Json
 from results.importers import untrusted
 
-# Names of values, the most telling one first. In paths they are regular expressions: s=1 is a seed, and s1 is not.
+# Names of values, separated by spaces, the most telling one first. In paths they are regular expressions: s=1 is a
+# seed, and s1 is not.
 NAMES = {
-    "batch_size": ("global_batch_size", "train_batch_size", "batch_size", "batchsize", "batch", "bs", "b"),
-    "learning_rate": ("learning_rate", "lr", "base_lr", "peak_lr", "max_lr"),
-    "seed": ("seed", "random_seed", "s(?==)"),
-    "weight_decay": ("weight_decay", "wd"),
-    "momentum": ("momentum", "mom"),
-    "optimizer": ("optimizer", "optimizer_name", "optim", "opt"),
+    "batch_size": "global_batch_size train_batch_size batch_size batchsize batch bs b",
+    "learning_rate": "learning_rate lr base_lr peak_lr max_lr",
+    "seed": "seed random_seed s(?==)",
+    "weight_decay": "weight_decay wd",
+    "momentum": "momentum mom",
+    "optimizer": "optimizer optimizer_name optim opt",
 }
 OPTIMIZERS = "adamw|adam|adafactor|adagrad|lamb|lars|lion|momentum|muon|nesterov|rmsprop|sgd|shampoo|sophia"
-STEPS = ("global_step", "step", "iteration", "iter", "iter_num", "steps", "num_steps", "updates", "_step")
-EXAMPLES_SEEN = ("examples_seen", "samples_seen", "consumed_samples", "tokens_seen", "consumed_tokens", "num_tokens")
-TIMES = ("wall_time", "timestamp", "_timestamp", "time_total_s", "time", "seconds", "elapsed", "_runtime")
-RUNS = ("run", "run_id", "run_name", "trial", "trial_id")
-BUDGETS = ("max_steps", "total_steps", "num_steps", "train_steps", "train_iters", "max_iters", "num_iterations")
-SEQUENCES = (
-    "sequence_length",
-    "seq_length",
-    "seq_len",
-    "max_seq_length",
-    "max_seq_len",
-    "block_size",
-    "context_length",
+STEPS = "global_step step iteration iter iter_num steps num_steps updates num_updates _step"
+EPOCHS = "epoch epochs current_epoch training_iteration"
+EXAMPLES_SEEN = "examples_seen samples_seen consumed_samples"
+TIMES = "wall_time timestamp _timestamp time_total_s time seconds elapsed _runtime"
+RUNS = "run run_id run_name trial trial_id"
+BUDGETS = "max_steps total_steps num_steps train_steps train_iters max_iters num_iterations"
+SEQUENCES = "sequence_length seq_length seq_len max_seq_length max_seq_len block_size context_length"
+GLOBAL = (
+    "global_batch_size global_train_batch_size total_train_batch_size total_batch_size effective_batch_size "
+    "batch_size_in_tokens batch_size_tokens tokens_per_batch"
+)
+PER_DEVICE = (
+    "per_device_train_batch_size per_device_batch_size per_gpu_train_batch_size per_gpu_batch_size "
+    "train_micro_batch_size_per_gpu micro_batch_size device_batch_size local_batch_size batch_size_per_device "
+    "batch_size_per_gpu"
+)
+REPLICAS = "data_parallel_size dp_size"
+WORLD = "world_size device_count num_devices n_devices num_processes"
+DEVICES = "devices gpus num_gpus n_gpus n_gpu ngpus gpus_per_node num_gpus_per_node nproc_per_node"
+NODES = "num_nodes nnodes n_nodes nodes"
+ACCUMULATION = (
+    "gradient_accumulation_steps accumulate_grad_batches grad_accum_steps gradient_accumulation grad_accum "
+    "accumulation_steps accum_steps accum_iter update_freq"
 )
 SPLIT_NAMES = {
     "validation": {"validation", "val", "valid", "eval", "evaluation", "dev"},
     "test": {"test"},
     "train": {"train", "training"},
 }
-EVALUATIONS = SPLIT_NAMES["validation"] | {"test", "inference"}
-SPLITS = EVALUATIONS | SPLIT_NAMES["train"]
-GLOBAL = (
-    "global_batch_size",
-    "global_train_batch_size",
-    "total_train_batch_size",
-    "total_batch_size",
-    "effective_batch_size",
-    "batch_size_in_tokens",
-    "batch_size_tokens",
-    "tokens_per_batch",
-)
-PER_DEVICE = (
-    "per_device_train_batch_size",
-    "per_device_batch_size",
-    "per_gpu_train_batch_size",
-    "per_gpu_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "micro_batch_size",
-    "device_batch_size",
-    "local_batch_size",
-    "batch_size_per_device",
-    "batch_size_per_gpu",
-)
-REPLICAS = ("data_parallel_size", "dp_size")
-WORLD = ("world_size", "device_count", "num_devices", "n_devices", "num_processes")
-DEVICES = ("devices", "gpus", "num_gpus", "n_gpus", "n_gpu", "gpus_per_node", "num_gpus_per_node", "nproc_per_node")
-NODES = ("num_nodes", "nnodes", "n_nodes", "nodes")
-MODEL_PARALLEL = (
-    "tensor_model_parallel_size",
-    "pipeline_model_parallel_size",
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-)
-ACCUMULATION = (
-    "gradient_accumulation_steps",
-    "accumulate_grad_batches",
-    "grad_accum_steps",
-    "gradient_accumulation",
-    "grad_accum",
-    "accumulation_steps",
-    "accum_iter",
-    "update_freq",
-)
+SPLITS = set[str]().union(*SPLIT_NAMES.values())
+_EVALUATION = re.compile(r"(?<![a-z0-9])(?:(?:val|dev)(?![a-z0-9])|eval|valid|test|infer|predict)")
+_MODEL_PARALLEL = re.compile(r"(tensor|pipeline|context|expert|model)(_model)?_parallel(_size)?|[tp]p(_size)?")
 
 
-def first(words: Sequence[str], names: Iterable[str]) -> str:
+def first(words: str, names: Iterable[str]) -> str:
     """Returns the first name whose last part equals one of the words, or an empty string. Shorter names come first."""
     by_word = {_last(name): name for name in sorted(names, key=len, reverse=True)}
-    return next((by_word[word] for word in words if word in by_word), "")
+    return next((by_word[word] for word in words.split() if word in by_word), "")
 
 
-def key(words: Sequence[str], entries: Fields) -> str:
+def key(words: str, entries: Fields) -> str:
     """Returns the first entry of a config that is named like one of the words and is not about evaluations."""
-    letters = [word for word in words if len(word) > 1]
-    training = [name for name in entries if not EVALUATIONS & set(re.split(r"[^a-z0-9]+", name.lower()))]
-    below = {name: re.sub(r"\.(name|type)$", "", name) for name in training}
-    return first(letters, training) or next((name for name in training if _last(below[name]) in letters), "")
+    training = [name for name in entries if not _EVALUATION.search(name.lower())]
+    whole = {re.sub(r"\.(name|type|train|training)$", "", name): name for name in training}
+    words = " ".join(word for word in words.split() if len(word) > 1)
+    return first(words, training) or whole.get(first(words, whole), "")
 
 
-def count(words: Sequence[str], entries: Fields) -> str:
+def count(words: str, entries: Fields) -> str:
     """Returns the first entry like ``key`` whose value is a positive integer, or an empty string."""
     numbers = {name: value for name, value in entries.items() if untrusted.int_or_none(untrusted.numeric(value), 1)}
     return key(words, numbers)
@@ -112,9 +82,8 @@ def batch_factors(entries: Fields) -> tuple[list[str], str]:
     if not (part or size):
         return [], ""
     replicas, accumulated = count(REPLICAS, entries), count(ACCUMULATION, entries)
-    if not replicas and any(
-        (untrusted.numeric(entries[name]) or 1) > 1 for name in entries if _last(name) in MODEL_PARALLEL
-    ):
+    split = [name for name in entries if _MODEL_PARALLEL.fullmatch(_last(name)) and entries[name] not in (1, "1")]
+    if split and not replicas:
         return [], f"{part or size} times the number of copies of the model and of accumulated batches"
     devices = [replicas] if replicas else device_factors(entries)
     factors = [part or size, *devices, *([accumulated] if accumulated else [])]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 import results.__main__ as results_cli
 from results import store
@@ -59,6 +61,8 @@ def value(words: str | list[str], config: Mapping[str, Any]) -> int:
         (96, {"micro_batch_size": 2, "data_parallel_size": 16, "world_size": 128, "grad_accum_steps": 3}),
         (None, {"micro_batch_size": 2, "world_size": 64, "tensor_model_parallel_size": 8}),
         (None, {"eval_batch_size": 64, "learning_rate": 0.1}),
+        (None, {"micro_batch_size": 2, "n_gpus": 64, "tp": 2, "pp": 1}),
+        (128, {"train_batch_size": 16, "n_gpu": 4, "gradient_accumulation_steps": 2, "evaluator": {"batch_size": 9}}),
         (32, {"batch_size": 32, "devices": "auto"}),
     ],
 )
@@ -138,6 +142,32 @@ def test_each_guess_stands_alone(tmp_path: Path) -> None:
     assert parsed["metaparameters"] == {"learning_rate": "config:lr"}
 
 
+def test_rows_of_several_runs_are_told_apart_by_columns(tmp_path: Path) -> None:
+    rows = [f"{size},{seed},{step},{100 / step + seed}" for size in (8, 16) for seed in (0, 1) for step in (10, 20, 30)]
+    root = write(tmp_path / "logs", {"all.csv": "\n".join(["batch_size,seed,step,val_loss", *rows, ""])})
+    parsed, text = suggested(root)
+    assert parsed["run"] == ["column:batch_size", "column:seed"]
+    (tmp_path / "map.yaml").write_text(text.replace("optimizer: ???", "optimizer: sgd"))
+    words = ["import", "runs", str(root), "--map", str(tmp_path / "map.yaml"), "--store", str(tmp_path / "store")]
+    assert results_cli.main(words) == 0
+    trials = store.read(tmp_path / "store").trials
+    assert sorted(trials["seed"]) == [0, 0, 1, 1] and trials["study"].nunique() == 2
+
+
+def test_epochs_of_keras_leave_their_length_open(tmp_path: Path) -> None:
+    for folder in ("train", "validation"):
+        writer = EventFileWriter(str(tmp_path / "logs" / "bs8-seed1" / folder))
+        for epoch in range(3):
+            scalar = summary_pb2.Summary.Value(tag="epoch_loss", simple_value=2.0)
+            writer.add_event(event_pb2.Event(step=epoch, summary=summary_pb2.Summary(value=[scalar])))
+        writer.close()
+    parsed, text = suggested(tmp_path / "logs")
+    assert parsed["files"] == "bs{batch_size}-seed{seed}/**/*tfevents*"
+    assert parsed["metrics"] == {"validation_loss": "validation/epoch_loss", "train_loss": "train/epoch_loss"}
+    assert parsed["step"] == dict.fromkeys(parsed["metrics"], "step + 1")
+    assert parsed["steps_per_epoch"] == dict.fromkeys(parsed["metrics"], "???") and "50000 / batch_size" in text
+
+
 def test_steps_of_training_are_preferred_to_calls_of_the_logger(tmp_path: Path) -> None:
     rows = [{"_step": i, "trainer/global_step": 50 * i, "val/loss": 2.0 / (i + 1)} for i in range(5)]
     text = "".join(f"{json.dumps(row)}\n" for row in rows)
@@ -155,6 +185,7 @@ def test_steps_of_training_are_preferred_to_calls_of_the_logger(tmp_path: Path) 
     [
         ({"global_batch_size": 8, "seq_length": 1024}, "sequences", "config:seq_length"),
         ({"batch_size_tokens": 8192, "block_size": 1024}, "tokens", "config:block_size"),
+        ({"total_batch_size": 524288, "device_batch_size": 32, "max_seq_len": 2048}, "tokens", "config:max_seq_len"),
         ({"batch_size": 8, "image_size": 224}, None, None),
     ],
 )
@@ -195,7 +226,7 @@ def test_proposed_target_is_reached_by_every_batch_size(tmp_path: Path) -> None:
             {"step": 100, "validation_loss": 2.9},
         ),
         (
-            " [2025-08-01 07:19:37] iteration   10/ 500 | global batch size:  128 | lm loss: 1.0E+01 | grad norm: 2.0 |",
+            " [2025-08-01 07:19:37] iteration   10/ 500 | global batch size:  128 | lm loss: 1.0E+01 | grad norm: 2 |",
             "iteration {step}*global batch size: {global_batch_size}*lm loss: {train_loss}",
             {"step": 10, "global_batch_size": 128, "train_loss": 10.0},
         ),
@@ -204,7 +235,16 @@ def test_proposed_target_is_reached_by_every_batch_size(tmp_path: Path) -> None:
             "eval_loss': {validation_loss}*epoch': {epoch}",
             {"validation_loss": 1.5, "epoch": 2},
         ),
-        ("Test: step 5 Acc@1 55.2 (54.1)", "step {step}*Acc@1 {test_accuracy}", {"step": 5, "test_accuracy": 55.2}),
+        (
+            "2025-08-01 | valid | epoch 001 | loss 6.5 | num_updates 9",
+            "valid*loss {validation_loss}*num_updates {step}",
+            {"validation_loss": 6.5, "step": 9},
+        ),
+        (
+            "Test: step 5 Acc@1 55.2 (54.1)",
+            "Test*step {step}*Acc@1 {test_accuracy}",
+            {"step": 5, "test_accuracy": 55.2},
+        ),
     ],
 )
 def test_line_of_a_text_log_gives_a_pattern(line: str, pattern: str, row: Mapping[str, float]) -> None:
