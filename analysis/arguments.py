@@ -42,46 +42,66 @@ def parser() -> CommandParser:
         metavar=" | ".join(COMMANDS),
     )
 
-    def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
-        return commands.add_parser(name, help=summary, description=description, parents=shared)
+    def command(name: str, summary: str, description: str, listed: str, *shared: CommandParser) -> CommandParser:
+        usage = "%(prog)s [OPTIONS]"
+        sub: CommandParser = commands.add_parser(
+            name, help=summary, description=description, parents=shared, usage=usage
+        )
+        if listed:
+            sub.add_argument("--help-columns", action="version", version=listed, help="list the columns, and exit")
+        return sub
 
-    description = help_text.STEPS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | columns.DIFFERS)
-    description += help_text.MEDIANS + meanings(columns.MEDIANS | columns.DIFFERS)
-    _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
-    description = help_text.FIT + meanings(columns.PAIRS | columns.FITS) + help_text.FIT_LIMITS
-    _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
-    description = help_text.COVERAGE_OF_EXTENTS + meanings(columns.EXTENT_COVERAGE)
-    description = help_text.COVERAGE + meanings(columns.COVERAGE) + description
-    description += help_text.COVERAGE_OF_NARROWING + meanings(columns.NARROWING)
-    description += help_text.COVERAGE_OF_CORES + meanings(columns.COVERAGE_OF_CORES)
-    description += help_text.COVERAGE_OF_SUGGESTIONS + meanings(columns.SUGGESTED)
-    _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
+    last = columns.UNIT | columns.DIFFERS
+    listed = help_text.STEPS_COLUMNS + meanings(columns.STEPS | columns.CONFIRMED | columns.BEST | last)
+    listed += help_text.MEDIANS_COLUMNS + meanings(columns.MEDIANS | last)
+    description = help_text.STEPS + help_text.MEDIANS
+    _add_steps(command("steps", "steps to target of every study", description, listed, store, target, csv))
+    listed = help_text.FIT_COLUMNS + meanings(columns.UNIT | columns.PAIRS | columns.FITS)
+    summary = "how far larger batches pay off, and critical batch sizes"
+    _add_fit(command("fit", summary, help_text.FIT + help_text.FIT_LIMITS, listed, target, csv))
+    summary = "how often fits of simulated data are right"
+    description = help_text.COVERAGE + help_text.COVERAGE_OF_CORES
+    _add_coverage(command("coverage", summary, description, _columns_of_coverage(), csv))
     for name, (own, row) in kind_views.commands().items():
-        description = own.help + meanings(row.columns) + own.fit_help
-        table = command(name, own.summary, description, *([csv] if own.published else [store, csv]))
+        listed = help_text.KIND_COLUMNS + meanings(row.columns) + own.further_columns
+        shared = [csv] if own.published else [store, csv]
+        table = command(name, own.summary, own.help + own.fit_help, listed, *shared)
         table.set_defaults(fit=False, published=False, anchor=None)
         if own.published:
             _add_published(table)
         if own.fits:
             table.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
-    description = help_text.PAYOFF + meanings(columns.PAYOFF)
-    description += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
-    _add_payoff(command("payoff", "how far more devices pay off, and what they cost", description, target, csv))
-    description = help_text.SUGGEST + meanings(columns.SUGGESTIONS)
-    suggest = command(
-        "suggest", "further runs that narrow an answer most for their cost", description, store, target, csv
+    listed = help_text.PAYOFF_FILES + meanings(columns.PAYOFF)
+    listed += help_text.PAYOFF_TIMES + meanings(columns.PAYOFF_TIMES)
+    _add_payoff(
+        command("payoff", "how far more devices pay off, and what they cost", help_text.PAYOFF, listed, target, csv)
     )
-    _add_suggest(suggest)
-    description = help_text.COMPARE + meanings(columns.COMPARE)
-    compare = command("compare", "two stores or releases side by side", description, target, csv)
+    listed = help_text.SUGGEST_COLUMNS + meanings(columns.SUGGESTIONS)
+    summary = "further runs that narrow an answer most for their cost"
+    _add_suggest(command("suggest", summary, help_text.SUGGEST, listed, store, target, csv))
+    listed = help_text.COMPARE_COLUMNS + meanings(columns.COMPARE)
+    compare = command("compare", "two stores or releases side by side", help_text.COMPARE, listed, target, csv)
+    compare.usage = "%(prog)s A B [OPTIONS]"
     for name in ("A", "B"):
         compare.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
-    _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, csv))
-    report = command("report", "a store as one page for a browser", help_text.REPORT, store, target)
+    _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, "", csv))
+    report = command("report", "a store as one page for a browser", help_text.REPORT, "", store, target)
     report.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
-    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
+    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, "", store)
     every.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")
     return top
+
+
+def _columns_of_coverage() -> str:
+    """Returns the columns of every table of ``coverage``."""
+    tables = {
+        help_text.COVERAGE_OF_FITS: columns.COVERAGE,
+        help_text.COVERAGE_OF_EXTENTS: columns.EXTENT_COVERAGE,
+        help_text.COVERAGE_OF_NARROWING: columns.NARROWING,
+        help_text.COVERAGE_OF_CORES_COLUMNS: columns.COVERAGE_OF_CORES,
+        help_text.COVERAGE_OF_SUGGESTIONS: columns.SUGGESTED,
+    }
+    return "".join(heading + meanings(table) for heading, table in tables.items())
 
 
 def module(options: argparse.Namespace) -> str:
@@ -174,8 +194,12 @@ def _add_gain(sub: CommandParser) -> None:
     )
 
 
+def _paper_of_fit(name: str) -> None:
+    raise argparse.ArgumentTypeError(f"fit needs --store or --points. Use `payoff --paper {name}`")
+
+
 def _add_fit(sub: CommandParser) -> None:
-    _add_source(sub)
+    _add_source(sub).add_argument("--paper", type=_paper_of_fit, help=argparse.SUPPRESS)
     _add_extents(sub)
     sub.add_argument("--best-of", type=_counts, metavar="K,...", help="fit the best of the first K trials, a row per K")
     sub.add_argument("--checks", action="store_true", help="list the assumptions of each fit with the evidence")

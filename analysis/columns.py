@@ -1,5 +1,7 @@
 """Names and meanings of the columns in every printed table."""
 
+from results.rules import definitions
+
 # Components of the seconds per epoch, in the law that `epochs --fit` fits.
 TIMES = ("serial", "parallel", "communication")
 
@@ -18,7 +20,7 @@ STEPS = {
     "dataset": _DATASET,
     "model": _MODEL,
     "optimizer": _OPTIMIZER,
-    "batch_size": "global batch size, examples",
+    "batch_size": "global batch size, in the column unit",
     "target_metric": "the error to bring down",
     "target_value": "the target: reached at or below this value, or strictly below with --rule released",
     "steps_low": "the best trial crossed the target after more steps than this ...",
@@ -42,6 +44,7 @@ CONFIRMED = {
 BEST = {
     "best_value": "the lowest value of the metric over the trials that count (empty if not measured)",
 }
+UNIT = {"unit": "unit of the batch sizes: examples, sequences with their length, or tokens"}
 DIFFERS = {
     "differs": "fields that separate its curve from others with the same names and target, such as pruning=exact",
 }
@@ -73,11 +76,11 @@ PAIRS = {
 }
 _EXTENT_VERDICT = "identified if both ends are inside the data, else at_least, at_most or not_identified"
 FITS = {
-    "pays_up_to": "first batch size at which doubling batch and devices trains less than 20 % faster, examples",
+    "pays_up_to": definitions.PAYS_UP_TO.format(gain=20),
     "pays_up_to_low": _INTERVAL,
     "pays_up_to_high": _BOUND,
     "pays_verdict": _EXTENT_VERDICT,
-    "efficient_up_to": "last batch size that needs at most 1.2 times the fewest examples of any batch size, examples",
+    "efficient_up_to": definitions.EFFICIENT_UP_TO,
     "efficient_up_to_low": _INTERVAL,
     "efficient_up_to_high": _BOUND,
     "efficient_verdict": _EXTENT_VERDICT,
@@ -85,7 +88,7 @@ FITS = {
     "empty: open or unknown luck)",
     "efficient_halved_by": "the same for efficient_up_to",
     "s_min": "the plateau: the fewest steps at any batch size",
-    "critical_batch_size": "batch size at which the line of perfect scaling meets the plateau, examples",
+    "critical_batch_size": definitions.CRITICAL_BATCH_SIZE,
     "critical_batch_size_low": _INTERVAL,
     "critical_batch_size_high": _BOUND,
     "sharpness": "sharpness of the knee: 1 is a hyperbola, and more is sharper",
@@ -152,6 +155,7 @@ SUGGESTIONS = {
     "optimizer": "name of the optimizer",
     "target_metric": "metric of the target",
     "target_value": "its value",
+    **UNIT,
     **DIFFERS,
     "pays_up_to": "present answer, as in fit",
     "pays_up_to_low": _INTERVAL,
@@ -248,7 +252,7 @@ CORE_COUNTS = {
     "communication_seconds": "seconds of an epoch for every core after the first",
     "communication_seconds_low": "its 90 % interval",
     "communication_seconds_high": "upper end",
-    "critical_cores": "cores at which an epoch takes twice as long as with perfect scaling (empty if never)",
+    "critical_cores": f"{definitions.CRITICAL_CORES} (empty if never)",
     "critical_cores_low": _INTERVAL,
     "critical_cores_high": "upper end",
     "verdict": _VERDICT,
@@ -260,7 +264,7 @@ CORE_COUNTS = {
 # Columns of payoff, after the names of the curve.
 PAYOFF = {
     "gain_percent": "speed-up required of a doubling (100 is perfect)",
-    "batch_size": "first batch size at which a doubling of batch and devices gains less, whatever the curve's shape",
+    "batch_size": f"{definitions.PAYS_UP_TO.format(gain='gain_percent')}, for any smooth shape of the curve",
     "batch_size_low": _INTERVAL,
     "batch_size_high": _BOUND,
     "batch_verdict": _EXTENT_VERDICT,
@@ -269,16 +273,16 @@ PAYOFF = {
     "efficient_batch_size_high": _BOUND,
     "efficient_verdict": _EXTENT_VERDICT,
     "device_kind": "JAX's name of the device (empty without times)",
-    "measured_devices": "number of devices that the last such doubling reaches, by measured seconds per step",
+    "measured_devices": "number of devices after the last doubling that pays off, by measured seconds per step",
     "measured_devices_low": _INTERVAL,
     "measured_devices_high": "upper end",
     "measured_verdict": "its verdict (empty without measured times)",
-    "predicted_devices": "number of devices that the last such doubling reaches, by predicted seconds per step",
+    "predicted_devices": "number of devices after the last doubling that pays off, by predicted seconds per step",
     "predicted_devices_low": _INTERVAL,
     "predicted_devices_high": "upper end",
     "predicted_verdict": "its verdict (empty without predicted times)",
     "predicted_by": "--predicted, or times of 1 device, without communication: a best case for any network",
-    "published_devices": "number of devices that the last such doubling reaches, by published seconds per step",
+    "published_devices": "number of devices after the last doubling that pays off, by published seconds per step",
     "published_devices_low": _INTERVAL,
     "published_devices_high": "upper end",
     "published_verdict": "its verdict (empty without published times)",
@@ -368,8 +372,11 @@ LAYOUTS = {
 }
 
 PUBLISHED_STEPS = {
-    "row": "row of results/papers/step_times.csv, or maxtext and the row of layouts.csv",
+    "row": "row of results/papers/step_times.csv, or the source and row of layouts.csv",
     "source": "key of results/papers/sources.csv",
+    "framework": "framework that ran the step, or the source",
+    "validation": "true if the row was read after the fit, so that it only checks predictions",
+    "range_class": "class of the range: dense, mixture or other",
     "model": "name of the model",
     "chip": "generation of the accelerator",
     "chips": "number of chips",
@@ -378,7 +385,7 @@ PUBLISHED_STEPS = {
     "precision": "precision of matmuls",
     "status": "compared, or the reason why it is not",
     "published_seconds": "published: seconds of a step",
-    "published_from": "seconds if the source states them, or FLOP/s if they follow from these",
+    "published_from": "seconds if the source states them, or speed if they follow from FLOP/s or tokens/s",
     "predicted_seconds": "predicted: seconds of a step",
     "predicted_low": "predicted: lower end of the 90 % range",
     "predicted_high": "predicted: upper end of the 90 % range",

@@ -1,12 +1,12 @@
 """Compares the results of two stores or releases for the same studies, and finds contradictions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis import contradictions, kind_views, text, units, workload_studies
+from analysis import contradictions, kind_views, text, workload_studies
 from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
 from analysis.cores import factorizations
@@ -45,7 +45,6 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
       BadInput: one of the folders is not a store, or they have no study in common.
     """
     here, there = (_Contents(location(folder), request) for folder in (a, b))
-    units.check(one.workload.commits[0].study for each in (here, there) for one in each.curves)
     rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
     result = pd.DataFrame(_separated(rows), columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():
@@ -101,15 +100,21 @@ def _answers(a: _Contents, b: _Contents) -> Iterator[Json]:
 
     for key in sorted(a.answers.keys() | b.answers.keys(), key=order):
         here, there = a.answers.get(key, []), b.answers.get(key, [])
-        for pair in pair_up(here, there, lambda one: one.study.plan_json, contradictions.stream, lambda one: ""):
+        for pair in pair_up(here, there, lambda one: one.study.plan_json, contradictions.stream, _unit):
             plan = (pair.a or pair.b).study.plan()
             yield _row(STEPS, key[:4], contradictions.of_answers(pair), plan) | {"batch_size": key[4]}
+
+
+def _unit(trials_of_study: StudyTrials) -> Hashable:
+    return trials_of_study.study.batch_unit
 
 
 def _curves(a: _Contents, b: _Contents) -> Iterator[Json]:
     for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
         here, there = ([one for one in all_ if contradictions.curve_names(one) == key] for all_ in (a.curves, b.curves))
-        for pair in pair_up(here, there, lambda one: one.key, lambda one: one.distinction, lambda one: ""):
+        for pair in pair_up(
+            here, there, lambda one: one.key, lambda one: (one.unit, one.distinction), lambda one: one.unit
+        ):
             yield _row(CRITICAL, key, contradictions.of_curves(pair), (pair.a or pair.b).shared)
 
 

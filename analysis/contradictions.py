@@ -141,7 +141,7 @@ def plan_of(one: MeasuredFactorization) -> Hashable:
 def comparison_key(one: MeasuredFactorization) -> Hashable:
     """Returns all properties that must match for two factorizations to be comparable, whatever their searches."""
     study = one.study
-    shared = (*COMPUTATION, "cores", "evaluation_rows")
+    shared = (*COMPUTATION, "cores", "evaluation_rows", "fold_in_ridge")
     return study.dataset, factorizations.data_label(one), *(getattr(study, field) for field in shared)
 
 

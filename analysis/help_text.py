@@ -1,6 +1,9 @@
 """The --help text of every command. The meanings of the columns are defined in ``columns``."""
 
+import textwrap
 from collections.abc import Mapping
+
+from results.rules import definitions
 
 TOP = """\
 Numbers, regimes and figures from a store of results.
@@ -18,29 +21,29 @@ steps and fit cover studies over batch sizes, and epochs covers factorizations o
 cover both.
 DIR of --store is the folder of a store or of a release, or its URL, such as gs://bucket/folder.
 """
-STEPS = """\
-Steps to target: the steps that the best trial of every study needed to reach its target.
+STEPS = f"""\
+{textwrap.fill(f"Steps to target of the best trial of every study: {definitions.STEPS_TO_TARGET}.", 120)}
 
   python -m analysis steps --store results/local
   python -m analysis steps --store results/local --csv > steps.csv
   python -m analysis steps --store results/local --metric test_error --value 0.05
   python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
+  python -m analysis steps --store results/local --rule median
+  python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
 
 --rule minimum    a trial reaches a target at or below its value, and all trials count, however they ended
 --rule released   the analysis published with Shallue et al. (2018): a trial must be strictly below the value, and only
                   the first COMPLETE trials of each study count, by number: --first 100, or all if there are fewer
 --rule median     the steps within which half of all searches of k' trials succeed, with a 90 % band and two verdicts
                   on the number of trials and on the search space (see below)
-
+"""
+STEPS_COLUMNS = """\
 columns of --csv, one row per study and target, with the rules minimum and released:
 """
 MEDIANS = """
 --rule median: the minimum over trials falls as more of them run, partly by luck. The median best of k' does not. Half
 of all random searches of k' trials reach their target within this number of steps. It is estimated from the k trials
-of each study:
-
-  python -m analysis steps --store results/local --rule median
-  python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
+of each study.
 
 --k N        use the first N trials of every study. The default is the smallest number of trials of any study of the
              curve. A study with fewer trials has no answer.
@@ -64,10 +67,18 @@ Half of them lie in the outer tenth of the range. With a ?, they are closer to t
 from it. Below 30 trials the answer is never no, because so few trials often miss an optimum at the edge.
 
 Pruning cuts losing trials short, so only --rule minimum works for pruned studies. Run them with pruning=off for others.
-
+"""
+MEDIANS_COLUMNS = """
 columns of --csv with the rule median, after those up to target_value:
 """
-FIT = """\
+_GAIN = definitions.PAYS_UP_TO.format(gain="--gain")
+_ANSWERS = (
+    f"pays up to is {_GAIN}. efficient up to is {definitions.EFFICIENT_UP_TO}. Neither assumes a shape of the curve. "
+    "With `--assume curves` they average over 150,000 plausible curves. With `--assume nothing` they allow for every "
+    f"convex curve. The critical batch size is {definitions.CRITICAL_BATCH_SIZE} of a model, in which steps S at batch "
+    "size B are"
+)
+FIT = f"""\
 How far larger batches pay off and stay efficient, and the critical batch size, for every curve, with 90 % intervals.
 
   python -m analysis fit --store results/local
@@ -79,24 +90,23 @@ A curve is a set of studies that differ only in batch size. If the best trials w
 In the selected one, each point is the best of all trials, which is also the luckiest. In the confirmed one, each point
 is the median of repeats with new seeds, which played no part in the choice.
 
-pays up to is the first batch size at which doubling batch and devices trains less than --gain percent faster, if a step
-takes the same time. efficient up to is the last one that needs at most 1.2 times the fewest examples. Neither assumes a
-shape of the curve. With `--assume curves` they average over 150,000 plausible curves. With `--assume nothing` they
-allow for every convex curve. The critical batch size is that of a model, in which steps S at batch size B are
+{textwrap.fill(_ANSWERS, 120)}
 
   ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness
 
 The interval is a profile over both parameters, so it does not assume that the knee is a hyperbola.
 
---points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Rows that agree in all
-other columns make a curve. `steps --csv` writes such a file.
+--points takes a CSV file with batch_size and either steps, or steps_low and steps_high. Without steps_low, steps are
+exact. An empty steps_low means that only the upper end is known. Rows that agree in all other columns make a curve.
+`steps --csv` writes such a file.
 
 --best-of fits the best of the first K trials of each study and shows how the critical batch size depends on K. Pruning
 cuts losing trials short, so pruned studies have a row only for their own number of trials.
 
 --checks lists the assumptions of each fit with the evidence and an outcome: pass, doubt or cannot tell. With --csv it
 writes a row for each: the curve, then assumption, seen and outcome.
-
+"""
+FIT_COLUMNS = """\
 columns of --csv, after those that name the curve:
 """
 FIT_LIMITS = """
@@ -119,7 +129,8 @@ name it. --of narrowing shows how much more trials, batch sizes or repeats narro
   python -m analysis coverage
   python -m analysis coverage --of fits --datasets 20 --seed 1 --csv > coverage.csv
   python -m analysis coverage --of cores --csv > coverage_of_cores.csv
-
+"""
+COVERAGE_OF_FITS = """\
 columns of --of fits --csv, one row per scenario:
 """
 COVERAGE_OF_NARROWING = """
@@ -133,7 +144,8 @@ The second table covers the statements of `epochs --fit` on simulated seconds pe
 fitted. Others are not, such as communication that grows as log2 c, or a second memory beyond half of the cores. There
 are three sets of core counts and three spreads of epochs. Without --of all tables but that of suggestions are printed.
 --csv writes one, by default that of extents.
-
+"""
+COVERAGE_OF_CORES_COLUMNS = """
 columns of --of cores --csv, one row per scenario:
 """
 COVERAGE_OF_SUGGESTIONS = """
@@ -154,10 +166,11 @@ first. Run the first row, and ask again: docs/statistics/coverage.md has the cos
 The cost of a trial is its expected steps times the seconds per step of the store, or times its examples if the store
 has no times. A batch size above the largest so far is suggested only if `python -m sweeps.plan` accepts it on this
 machine, because it might not fit in memory. For imported runs, the rows name the runs to make.
-
+"""
+SUGGEST_COLUMNS = """\
 columns of --csv, a row per suggestion:
 """
-PAYOFF = """\
+PAYOFF = f"""\
 Pay-off: up to how many devices another doubling still pays off, and what it costs.
 
   python -m analysis payoff --store results/published
@@ -175,14 +188,14 @@ Each number of devices uses its fastest batch size within the curve and the time
 over ln batch size. If neighbours are more than a factor of 4 apart only bounds hold, and a note names them. An answer
 ends at the first number of devices whose double has no times.
 
-batch size          devices and batch doubled together at the same seconds per step: from the curve only, for any
-                    hardware
+{textwrap.fill(f"batch size          {_GAIN}: from the curve only, for any hardware", 120, subsequent_indent=" " * 20)}
 measured devices    with measured seconds per step from the store, or from --measured FILE. Emulated devices and steps
                     of several trials at once are left out.
 predicted devices   with predicted seconds per step from --predicted FILE. By default they are those of one device with
                     its share of the batch, without communication. That is a best case for any network.
 published devices   with seconds per step that others published, from --paper gpt3 or --published FILE.
-
+"""
+PAYOFF_FILES = """\
 Measured, predicted and published times never share a column. FILE is CSV or Parquet with the columns device_kind,
 devices, batch_size, seconds_per_step, low, high (its 90 % interval) and basis (measured, predicted or published). For
 several workloads it also needs dataset, model or optimizer. A step of a factorization is an epoch without batch_size.
@@ -212,7 +225,8 @@ disjoint. Independent searches differ if the 90 % bands of the median best of k'
 numbers of trials. Among many such pairs some differ by chance. Critical batch sizes differ if the intervals of their
 verdicts are disjoint. Seconds per epoch are judged only on devices of the same kind, and recalls are only shown.
 A result that only one place has does not count as a difference.
-
+"""
+COMPARE_COLUMNS = """\
 columns of --csv, a row for everything that is compared:
 """
 EPOCHS = """\
@@ -221,10 +235,11 @@ Factorizations: seconds per epoch and recall on every number of cores, one row p
   python -m analysis epochs --store results/local
   python -m analysis epochs --store results/local --csv > epochs.csv
   python -m analysis epochs --store results/local --fit
-
+"""
+KIND_COLUMNS = """\
 columns of --csv, one row per study:
 """
-EPOCHS_FIT = """
+EPOCHS_FIT = f"""
 --fit shows how far more cores pay off. A curve is a set of studies that differ only in the number of cores, on devices
 of one kind, without emulated ones. The law of seconds T on c cores is
 
@@ -235,6 +250,9 @@ separated from the other two times, and counts as serial. Intervals allow for co
 for a step beyond half of the cores. If one of these fits much better than the law, or no law fits, the fit reports
 that the law misfits.
 
+{textwrap.fill(f"critical cores is {definitions.CRITICAL_CORES}.", 120)}
+"""
+EPOCHS_FIT_COLUMNS = """
 columns of --fit --csv, one row per curve:
 """
 FIGURES = """\
@@ -280,17 +298,15 @@ compiled step, predicted ones and measured ones have separate columns. Emulated 
 
   python -m analysis layouts --store results/local
   python -m analysis layouts --store results/local --csv > layouts.csv
-
-columns of --csv, one row per study:
+  python -m analysis layouts --published
+  python -m analysis layouts --published --anchor R048 --csv > steps.csv
 """
 LAYOUTS_PUBLISHED = """
 With --published, published training steps are listed next to the seconds that the cost model predicts, one row per
-step. Rows that cannot be compared are counted by reason. --anchor ROW scales all predictions of a chip generation, so
-that they agree with this row.
-
-  python -m analysis layouts --published
-  python -m analysis layouts --published --anchor R048 --csv > steps.csv
-
+step. Rows that cannot be compared are counted by reason. Predictions cannot rank layouts on GPUs. --anchor ROW scales
+all predictions of a chip generation, so that they agree with this row.
+"""
+LAYOUTS_PUBLISHED_COLUMNS = """
 columns of --published:
 """
 ALL = """\

@@ -55,14 +55,15 @@ class Command(NamedTuple):
     Attributes:
       name: name of the command.
       summary: one-line description of the command.
-      help: help text of the command, shown before the columns.
+      help: help text of the command.
       module: dotted name of a module with the functions ``table``, ``as_text`` and ``remarks``, which take the studies,
         and ``absent``, which returns the error for a store without such studies.
       fits: dotted name of the function that returns the table and the text for ``--fit``, if the command has this
         option.
-      fit_help: help text of ``--fit``.
+      fit_help: help text of ``--fit`` or ``--published``.
       published: dotted name of the function that takes an anchor and returns the table and the text for
         ``--published``, if the command has this option.
+      further_columns: text that lists the columns of the tables of ``--fit`` or ``--published``.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Command(NamedTuple):
     fits: str = ""
     fit_help: str = ""
     published: str = ""
+    further_columns: str = ""
 
 
 class Presentation(NamedTuple):
@@ -168,7 +170,8 @@ PRESENTATIONS = {
             help_text.EPOCHS,
             "analysis.cores.factorizations",
             "analysis.cores.core_counts.fits",
-            help_text.EPOCHS_FIT + help_text.meanings(columns.CORE_COUNTS),
+            help_text.EPOCHS_FIT,
+            further_columns=help_text.EPOCHS_FIT_COLUMNS + help_text.meanings(columns.CORE_COUNTS),
         ),
     ),
     "layout": Presentation(
@@ -210,8 +213,9 @@ PRESENTATIONS = {
             "the costs of each layout of a step on a mesh",
             help_text.LAYOUTS,
             "analysis.measured_layouts",
-            fit_help=help_text.LAYOUTS_PUBLISHED + help_text.meanings(columns.PUBLISHED_STEPS),
+            fit_help=help_text.LAYOUTS_PUBLISHED,
             published="analysis.published_steps.of_options",
+            further_columns=help_text.LAYOUTS_PUBLISHED_COLUMNS + help_text.meanings(columns.PUBLISHED_STEPS),
         ),
     ),
 }

@@ -110,17 +110,14 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
     hardware = described(row["hardware"])
     assert hardware is not None  # rows of the table, with options
     mesh = _pairs(study.mesh, int)
-    over = collectives.links(hardware, mesh, study.chips)
-    counted = [
-        collectives.from_total(one["operation"], one["axes"], one["count"], one["bytes"], one["wire_bytes"], mesh)
-        for one in json.loads(row["collectives"])
-    ]
-    links = collectives.total_seconds(hardware, counted, over)
+    columns = ("operation", "axes", "count", "bytes", "wire_bytes")
+    counted = [tuple(one[name] for name in columns) for one in json.loads(row["collectives"])]
+    links, far = collectives.seconds_of_totals(hardware, mesh, counted, study.chips)
     backend = backend_of(row["hardware"].partition(";")[0])
     rates = predictions.rates(row["hardware"], backend, study.precision)
     assert rates is not None  # all rows of the table have rates
     work = _work(study, row, mesh)
-    parts, step = predictions.parts(work, rates, links), predictions.seconds(work, rates, links=links)
+    parts, step = predictions.parts(work, rates, links), predictions.seconds(work, rates, links=links, far=far)
     return {
         "predicted_compute_seconds": float(parts.products),
         "predicted_memory_seconds": float(parts.memory),
@@ -136,13 +133,12 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
 def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
     """Returns the work of a device: the counted FLOPs, and the memory traffic of matmuls, which follows from the shape.
 
-    The closed form does not cover all models and forms of attention. For those that it does not cover, each byte held
-    in memory is assumed to be written once and read once.
+    The closed form covers only the decoder of layout studies. For other models, each byte held in memory is assumed to
+    be written once and read once.
     """
     flops = row["executed_flops"] / study.device_count
     shape = study.model_options
-    other_forms = (study.attention_block, shape.get("key_heads", 0), shape.get("window", 0))
-    if study.dataset != COUNTING or max(other_forms) > 0:
+    if study.dataset != COUNTING:
         return Work(flops, weight_bytes=row["peak_bytes"])
     sizes = closed_forms.sizes_of(shape, study.batch_size, study.length)
     layout = {name: axis for name, axis in _pairs(study.layout, str).items() if name in sizes and axis in mesh}
@@ -154,8 +150,11 @@ def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
         tied=shape["tied"],
         width=2 if study.precision == "bfloat16" else 4,
         rematerialized=study.rematerialization == "full",
+        attention_block=study.attention_block,
+        window=shape.get("window", 0),
     )
-    return work._replace(flops=flops)
+    state = closed_forms.STATE_TRAFFIC * row["argument_bytes"]  # most arguments are parameters and moments
+    return work._replace(flops=flops, state_bytes=state)
 
 
 def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:

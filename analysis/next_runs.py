@@ -26,6 +26,7 @@ from results.aliases import Fields, Strings
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.plans.kinds import along
+from results.plans.recorded import TOKENS
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted
 from results.storage.commits import Commit, read_table
@@ -37,7 +38,6 @@ LIMITS = (
 )
 SHOWN = 5
 MOSTLY_OPEN = OPEN / 2  # mean width above which an end is expected to stay open
-FEWEST = 3  # batch sizes that an estimate needs
 AGAIN = 6  # repeats of the best trial to consider
 (DIFFERING,) = DIFFERS  # the column that separates curves with the same names
 DEFAULTS = {"pruning": "exact", "stop": "target", "seed": 0}  # settings of a sweep that are part of the plan
@@ -126,15 +126,16 @@ def of_store(
 def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float) -> NextRuns:
     points, commits = one.selected.points, one.curve.workload.commits
     costs, spent = _costs(one, commits)
-    if points.refusal or len(points.batch_size) < FEWEST:
-        few = f"{number_of(len(points.batch_size), 'batch size')} reached the target, but {FEWEST} are needed"
-        return NextRuns(one, UNKNOWN, costs, spent, reason=points.refusal or few)
     data = fits.data_of(points)
+    if data is None:
+        return NextRuns(one, UNKNOWN, costs, spent, reason=one.selected.reason)
     recorded = one.curve.workload.recorded
     words = [] if recorded else sweep_words(commits)
-    sizes = _possible(suggestions.new_sizes(data, gain), data, words, recorded=recorded)
-    some = points.trials or 1
-    available = np.full(len(data.batch_size), some) if points.trial_counts is None else points.trial_counts
+    unit, length = commits[0].study.batch_unit
+    least = length if unit == TOKENS and length else 1
+    sizes = _possible(suggestions.new_sizes(data, gain), data, words, least, recorded=recorded)
+    some, trial_counts = points.trials or 1, points.usable().trial_counts
+    available = np.full(len(data.batch_size), some) if trial_counts is None else trial_counts
     counts = [int(count) for count in available]
     found = suggestions.suggest(
         data,
@@ -181,14 +182,14 @@ def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
     return costs._replace(lasted=float(np.median(lasted)) if lasted else 1.0), spent
 
 
-def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], *, recorded: bool) -> list[float]:
-    """Returns the rounded batch sizes that can be run.
+def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], least: int, *, recorded: bool) -> list[float]:
+    """Returns the batch sizes that can be run, rounded to multiples of ``least``, which is a sequence for tokens.
 
     A batch that is larger than all previous ones may not fit in memory, or may exceed the training set. Such batches
     are omitted unless ``python -m sweeps.plan`` accepts them. Recorded runs can always accumulate gradients over
     smaller batches.
     """
-    whole = sorted({float(max(1, round(size))) for size in sizes} - set(data.batch_size.tolist()))
+    whole = sorted({float(least * max(1, round(size / least))) for size in sizes} - set(data.batch_size.tolist()))
     return [size for size in whole if size < data.batch_size[-1] or recorded or (words and _planned(words, size))]
 
 
@@ -262,7 +263,7 @@ def table(found: Sequence[NextRuns]) -> pd.DataFrame:
     for each in found:
         curve, now = each.one.curve, suggestions.octaves(each.pays)
         first: dict[str, object] = dict(zip(("dataset", "model", "optimizer"), curve.workload[:3], strict=True))
-        first |= {"target_metric": curve.target.metric, "target_value": curve.target.value}
+        first |= {"target_metric": curve.target.metric, "target_value": curve.target.value, "unit": curve.unit}
         first |= {DIFFERING: curve.distinction, "octaves": now if now < OPEN else None}
         first |= dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), each.pays, strict=True))
         for one, command in zip(each.best, each.commands, strict=True):
@@ -281,7 +282,7 @@ def as_text(found: Sequence[NextRuns]) -> str:
         title = f"{each.one.curve.workload.title} · {each.one.curve.target_text}"
         width = suggestions.octaves(each.pays)
         octaves = "" if width >= OPEN else f", {width:.2f} octaves"
-        lines = [f"{title}: pays up to {text.bound(*each.pays)}{octaves}"]
+        lines = [f"{title}: pays up to {text.answer(*each.pays)}{octaves}, batch sizes in {each.one.curve.unit}"]
         if each.best:
             rows = [_cells(i, one, each) for i, one in enumerate(each.best, start=1)]
             lines += ["", text.table(rows, ["further runs"]), ""]

@@ -13,21 +13,25 @@ from results.bad_input import BadInput
 from results.costs import decoder_counts, step_model
 from results.costs.decoder_counts import Decoder
 from results.costs.hardware import CORES, HARDWARE
-from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
+from results.costs.predictions import class_of
+from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, DENSE as DENSE_CLASS, RANGES
 from results.costs.step_model import AXES, Constants, Step, Terms
 from results.papers import published_numbers
 
 COMPARED = "compared"
 # Reasons why a row is not compared, in the order in which they are checked.
 REASONS = (
+    "compared by plan",
     "no decoder",
     "per-layer table",
     "mixture not stated",
     "shape or mesh not stated",
     "length not stated",
     "pipeline stages",
+    "device not in the table",
 )
-DENSE, MIXTURE, GPU = "dense on TPUs", "mixture on TPUs", "GPUs"  # sets of rows whose errors are reported separately
+# Sets of rows whose errors are reported separately.
+DENSE, MIXTURE, GPU, GPU_MIXTURE = "dense on TPUs", "mixture on TPUs", "GPUs", "mixture on GPUs"
 _ROWS = {"v4": "v4p"}  # chips whose row of the hardware table has another name
 _YES = ("gated", "tied")
 # What the policies of MaxText's own table keep for the backward pass.
@@ -36,6 +40,7 @@ _POLICIES = {
     "minimal": "query;key;value;out;gate;up;down",
     "qkv_proj_offloaded": "query;key;value",
 }
+_LLAMA = {"7B": "llama3.1-8b", "70B": "llama3.1-70b"}  # KempnerForge's names of models
 
 
 class PublishedStep(NamedTuple):
@@ -43,17 +48,20 @@ class PublishedStep(NamedTuple):
 
     Attributes:
       row, source, model, chip: row, source, model and chip, as named in the tables of ``results.papers``.
+      framework: name of the framework that ran the step, or of the source if it does not name one.
       chips: number of chips.
       mesh: mesh as text.
-      subset: ``DENSE``, ``MIXTURE`` or ``GPU``.
+      subset: ``DENSE``, ``MIXTURE``, ``GPU`` or ``GPU_MIXTURE``.
       step: the step as described to the cost model.
       seconds: published seconds, or seconds derived from published FLOPs per second.
       stated: whether the source reports the seconds directly.
       series: name of a series of steps that differ only in the number of chips.
+      validation: whether the row was read after the model was chosen and fitted, so that it only checks predictions.
     """
 
     row: str
     source: str
+    framework: str
     model: str
     chip: str
     chips: int
@@ -63,6 +71,7 @@ class PublishedStep(NamedTuple):
     seconds: float
     stated: bool
     series: tuple[object, ...]
+    validation: bool = False
 
 
 def load() -> tuple[list[PublishedStep], dict[str, str]]:
@@ -73,7 +82,7 @@ def load() -> tuple[list[PublishedStep], dict[str, str]]:
         statuses[row["row"]] = _status(row, shapes)
         if statuses[row["row"]] == COMPARED:
             found.append(_published(row, shapes[row["model"]]))
-    return found + _of_maxtext(shapes), statuses
+    return found + _of_layouts(shapes), statuses
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -97,12 +106,14 @@ def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
     known = row["model"] in shapes and row["mesh"] is not None
     stages = sizes(row["mesh"] or "").get("pipeline", 1)
     checks = (
+        row["architecture"] == "resnet",
         row["architecture"] == "other",
         row["architecture"] == "per-layer tables",
         row["architecture"] == "mixture" and not known,
         not known,
         row["sequence_length"] is None,
         stages > 1 and row["virtual_stages"] is None,
+        _ROWS.get(row["chip"], row["chip"]) not in HARDWARE,
     )
     return next((reason for reason, applies in zip(REASONS, checks, strict=True) if applies), COMPARED)
 
@@ -140,13 +151,13 @@ def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
     seconds = row["step_seconds"] or row["step_seconds_derived"]
     if seconds is None:
         seconds = flops(decoder, length) * batch * length / (chips * row["tflops_per_chip"] * 1e12)
-    subset = MIXTURE if decoder.experts else DENSE
-    if row["chip"] in ("a100", "h100"):
-        subset = GPU
+    on_gpus = HARDWARE[step.row].axes == 1
+    dense, mixture = (GPU, GPU_MIXTURE) if on_gpus else (DENSE, MIXTURE)
+    subset = mixture if decoder.experts else dense
     series = (row["source"], row["model"], chip, row["precision"], step.kept, length, batch / chips)
     stated = row["step_seconds"] is not None
-    names = row["row"], row["source"], row["model"], chip, chips, row["mesh"]
-    return PublishedStep(*names, subset, step, float(seconds), stated, series)
+    names = row["row"], row["source"], row["framework"] or row["source"], row["model"], chip, chips, row["mesh"]
+    return PublishedStep(*names, subset, step, float(seconds), stated, series, row["validation"] == "yes")
 
 
 def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
@@ -155,26 +166,33 @@ def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
     return 6 * decoder_counts.active_parameters(decoder) + 3 * attention
 
 
-def _of_maxtext(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
-    """Returns the steps from MaxText's tables in ``layouts.csv``. Shapes are derived from MaxText's global scale."""
-    table = published_numbers.layouts()
+def _of_layouts(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
+    """Returns the steps of ``layouts.csv`` whose shapes are known. Those of KempnerForge were not used for the fit.
+
+    The shapes of MaxText's models are derived from MaxText's global scale. KempnerForge's are Llama 3.
+    """
     found = []
-    for row in _records(table[table["source"] == "maxtext"]):
-        mesh = row["mesh"] if row["slices"] == 1 else row["mesh"].replace("data:", "dcn_data:")
-        unstated = dict.fromkeys(
-            ("evaluation_sequences", "virtual_stages", "step_seconds", "step_seconds_derived"), None
-        )
+    for row in _records(published_numbers.layouts()):
+        if row["source"] == "maxtext-2024" or row["model"] not in (*shapes, *_LLAMA):
+            continue
+        ours = row["source"] == "maxtext"
+        groups = row["chips"] if ours else sizes(row["mesh"]).get("fsdp", 1)  # that process different sequences
+        unstated = dict.fromkeys(("evaluation_sequences", "virtual_stages", "step_seconds_derived"), None)
         own = {
-            "row": f"maxtext {row['row']}",
+            "row": f"{row['source']} {row['row']}",
+            "framework": "MaxText" if ours else "KempnerForge",
+            "validation": None if ours else "yes",
+            "model": _LLAMA.get(row["model"], row["model"]),
             "chip": row["hardware"],
-            "mesh": mesh,
+            "mesh": row["mesh"] if row["slices"] == 1 else row["mesh"].replace("data:", "dcn_data:"),
             "sequence_length": row["length"],
-            "batch_size": row["micro_batch"] * row["chips"],
+            "batch_size": row["micro_batch"] * (row["accumulation"] or 1) * groups,
             "precision": "bf16",
             "kept": _POLICIES[row["rematerialization"]],
             "micro_batch": None,
+            "step_seconds": None if ours else row["step_seconds"],
         }
-        found.append(_published(row | unstated | own, shapes[row["model"]]))
+        found.append(_published(row | unstated | own, shapes[own["model"]]))
     return found
 
 
@@ -199,17 +217,19 @@ def table(anchor: str | None = None) -> pd.DataFrame:
     """
     steps, statuses = load()
     of = step_model.parts(arrays(steps), CONSTANTS)
-    scales, within = _scales(steps, of.step, anchor)
+    classes = classes_of(steps, of.step)
+    scales, within = _scales(steps, of.step, classes, anchor)
     rows = []
     for i, one in enumerate(steps):
         middle = of.step[i] * scales[i]
         parts = {f"predicted_{name}_seconds": getattr(of, name)[i] * scales[i] for name in of._fields if name != "step"}
-        if one.subset == GPU:
+        if one.subset in (GPU, GPU_MIXTURE):
             parts |= {"predicted_memory_seconds": math.nan, "predicted_links_seconds": math.nan}
         rows.append(
-            {name: getattr(one, name) for name in ("row", "source", "model", "chip", "chips", "mesh")}
+            {name: getattr(one, name) for name in ("row", "source", "framework", "model", "chip", "chips", "mesh")}
+            | {"validation": one.validation, "range_class": classes[i]}
             | {"set": one.subset, "precision": one.step.precision, "published_seconds": one.seconds}
-            | {"published_from": "seconds" if one.stated else "FLOP/s", "predicted_seconds": middle}
+            | {"published_from": "seconds" if one.stated else "speed", "predicted_seconds": middle}
             | {"predicted_low": middle / within[i], "predicted_high": middle * within[i]}
             | {"ratio": middle / one.seconds, "status": COMPARED}
             | _memory(one.step)
@@ -218,7 +238,7 @@ def table(anchor: str | None = None) -> pd.DataFrame:
     published = published_numbers.step_times().set_index("row")
     for row, status in statuses.items():
         if status != COMPARED:
-            names = ["source", "model", "chip", "chips", "mesh", "precision"]
+            names = ["source", "framework", "model", "chip", "chips", "mesh", "precision"]
             rows.append({"row": row, "status": status} | {name: published.loc[row, name] for name in names})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"chips": "Int64"})
 
@@ -229,21 +249,31 @@ def _memory(step: Step) -> dict[str, Any]:
     return {"predicted_held_bytes": held, "predicted_fits": held <= HARDWARE[step.row].memory_bytes}
 
 
-def _scales(steps: Sequence[PublishedStep], seconds: np.ndarray, anchor: str | None) -> tuple[np.ndarray, np.ndarray]:
+def classes_of(steps: Sequence[PublishedStep], seconds: np.ndarray) -> list[str]:
+    """Returns the class of each step, which determines its range, given the predicted seconds."""
+    return [class_of(one.step, float(value)) for one, value in zip(steps, seconds, strict=True)]
+
+
+def _scales(
+    steps: Sequence[PublishedStep], seconds: np.ndarray, classes: Sequence[str], anchor: str | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the scale of each prediction, and the factor that defines its range."""
+    factors = np.array([RANGES[name] for name in classes])
     if anchor is None:
-        return np.ones(len(steps)), np.full(len(steps), RANGE)
+        return np.ones(len(steps)), factors
     found = [i for i, one in enumerate(steps) if one.row == anchor]
     if not found:
         raise BadInput(f"--anchor must be a compared row, such as {steps[0].row}, not {anchor}")
-    same = np.array([one.chip == steps[found[0]].chip for one in steps])
-    scale = steps[found[0]].seconds / seconds[found[0]]
-    return np.where(same, scale, 1.0), np.where(same, ANCHORED_RANGE, RANGE)
+    (i,) = found
+    scale = np.where([one.chip == steps[i].chip for one in steps], steps[i].seconds / seconds[i], 1.0)
+    keys = [(one.chip, one.framework, name) for one, name in zip(steps, classes, strict=True)]
+    near = [key == keys[i] and classes[i] == DENSE_CLASS for key in keys]
+    return scale, np.where(near, ANCHORED_RANGE, factors)
 
 
 def counted(rows: pd.DataFrame) -> dict[str, int]:
     """Returns the number of rows in ``step_times.csv`` by status."""
-    own = rows[~rows["row"].str.startswith("maxtext ")]
+    own = rows[~rows["row"].str.contains(" ")]
     counts = own["status"].value_counts()
     return {status: int(counts[status]) for status in (COMPARED, *REASONS) if status in counts}
 
@@ -252,7 +282,7 @@ def as_text(rows: pd.DataFrame) -> str:
     """Formats the compared rows as text, followed by the counts of all statuses."""
     shown = []
     for row in rows[rows["status"] == COMPARED].to_dict("records"):
-        cells = {name: str(row[name]) for name in ("row", "model", "chip", "chips", "mesh")}
+        cells = {name: str(row[name]) for name in ("row", "framework", "model", "chip", "chips", "mesh")}
         cells["published s"] = text.number(row["published_seconds"])
         low, high = text.number(row["predicted_low"]), text.number(row["predicted_high"])
         cells["predicted s"] = f"{text.number(row['predicted_seconds'])} ({low} – {high})"
@@ -264,8 +294,8 @@ def as_text(rows: pd.DataFrame) -> str:
     statuses = counted(rows)
     total = sum(statuses.values())
     lines = [f"{count} of {total} rows: {status}" for status, count in statuses.items()]
-    more = int(rows["row"].str.startswith("maxtext ").sum())
-    lines.append(f"{more} more rows of MaxText: {COMPARED}")
+    more = int(rows["row"].str.contains(" ").sum())
+    lines.append(f"{more} more rows of layouts.csv: {COMPARED}")
     large = int(rows["predicted_fits"].eq(False).sum())
     lines.append(f"{large} of {len(shown)} compared rows ran, but would not fit if all kept tensors were on the device")
     return "\n".join([text.table(shown, ["model", "chip"]), "", *lines])

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from results import grouping, printing
@@ -112,18 +112,19 @@ def with_doubt(words: str, verdict: str, *, in_doubt: bool) -> str:
     return f"{words}, in doubt" if in_doubt and verdict != "not_identified" else words
 
 
-def bound(best: float, low: float, high: float, verdict: str) -> str:
+def bound(best: float, low: float, high: float, verdict: str, form: Callable[[float], str] = number) -> str:
     """Formats an answer: ``96 [64, 210]``, ``at least 64``, ``at most 8`` or ``unknown``."""
-    return "unknown" if verdict == "not_identified" else statement(verdict, *map(number, (best, low, high)))
+    return "unknown" if verdict == "not_identified" else statement(verdict, *map(form, (best, low, high)))
 
 
-def answer(best: float, low: float, high: float, verdict: str) -> str:
+def answer(best: float, low: float, high: float, verdict: str, form: Callable[[float], str] = number) -> str:
     """Formats an answer: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8 (best 4)`` or ``unknown (best 9)``.
 
-    The best estimate is omitted if it is NaN.
+    The best estimate is omitted if it is NaN or the bound itself. ``form`` formats a number.
     """
-    words = bound(best, low, high, verdict)
-    return words if verdict == "identified" or math.isnan(best) else f"{words} (best {number(best)})"
+    words = bound(best, low, high, verdict, form)
+    is_stated = verdict == "identified" or best in (low, high)
+    return words if is_stated or math.isnan(best) else f"{words} (best {form(best)})"
 
 
 def verdict(low_inside: bool, high_inside: bool) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
-from analysis import kind_views, text, units
+from analysis import kind_views, text
 from results import store
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, nearest
@@ -17,6 +17,7 @@ from results.located import located
 from results.plans import kinds
 from results.plans.kinds import KINDS, along, place
 from results.plans.plan import Plan
+from results.plans.plan_columns import unit_in_words
 from results.plans.study import canonical, decimal, digest
 from results.storage.commits import Commit
 
@@ -54,6 +55,11 @@ class WorkloadStudies(NamedTuple):
         return f"{words} · {self.distinction}" if self.distinction else words
 
     @property
+    def unit(self) -> str:
+        """The unit of the batch sizes, as text. Workloads in different units are never fitted or drawn together."""
+        return unit_in_words(self.commits[0].study) if self.commits else ""
+
+    @property
     def pruned(self) -> bool:
         """Whether trials that could no longer win were stopped early."""
         return self.commits[0].plan.get("pruning") == "exact"
@@ -81,7 +87,6 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
-    units.check(commit.study for commit in matches)
     return group(matches)
 
 
@@ -203,7 +208,7 @@ def _brief(field: str, value: Any) -> str:
 
 
 def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
-    """Adds ``columns.DIFFERS`` and ``apart`` to a table of answers, and sorts the rows of a curve together.
+    """Adds ``unit``, ``columns.DIFFERS`` and ``apart`` to a table of answers, and sorts the rows of a curve together.
 
     Fields that distinguish curves are in both columns. Fields that may vary along a curve, such as the search space,
     are only in ``apart``, and only if the curve has several studies at one batch size.
@@ -227,6 +232,7 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
             for at, words in zip(members, _separations([_varied(own[at]) for at in members]), strict=True):
                 apart[at] = ", ".join(filter(None, (differs[at], words)))
     columns = {name: [of.get(at, "") for at in table.index] for name, of in (("differs", differs), ("apart", apart))}
+    columns["unit"] = [unit_in_words(plans[name]) if name in plans else "" for name in table["study"]]
     return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 

@@ -103,7 +103,7 @@ def of_predictor(predictor: Fitting, steps: list[PublishedStep]) -> dict[str, ob
 
 def main() -> None:
     """Prints the constants, and the errors of all forms and baselines."""
-    steps, _ = load()
+    steps = [one for one in load()[0] if not one.validation]
     dense = [one for one in steps if one.subset == DENSE]
     gpus = [one for one in steps if one.subset == GPU]
     on_tpus = [one for one in steps if one.subset in (DENSE, MIXTURE)]

@@ -22,6 +22,7 @@ DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "analysis" / "notebooks"
 ROOMS = ("results", "workloads", "harness", "sweeps", "analysis")
 COLUMNS_OF_HELP = "80"
+OF_SWEEPS = ("sweeps.plan", "sweeps.manifest")  # their --help-keys is that of `python -m sweeps`
 
 MODULES = {
     "sweeps": "Runs a study, or a sweep of studies.",
@@ -161,9 +162,17 @@ def _help_of_commands() -> Iterator[str]:
 
 
 def _help(*words: str) -> str:
-    """Returns the help of a command as a text block."""
+    """Returns the help of a command as text blocks: --help, and --help-columns or --help-keys if it has one of them."""
+    text = _text_block(*words, "--help")
+    further = [option for option in ("--help-columns", "--help-keys") if f"  {option} " in text]
+    blocks = [f"With `{option}`:\n\n{_text_block(*words, option)}" for option in further if words[0] not in OF_SWEEPS]
+    return "\n".join([text, *blocks])
+
+
+def _text_block(*words: str) -> str:
+    """Returns the output of a command as a text block."""
     environment = os.environ | {"COLUMNS": COLUMNS_OF_HELP, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", *words, "--help"]
+    command = [sys.executable, "-m", *words]
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=ROOT).stdout
     return f"```text\n{output.rstrip()}\n```\n"
 

@@ -67,6 +67,7 @@ class RunProgress(NamedTuple):
       steps: number of steps taken in this run, summed over trials.
       train_seconds: seconds spent on these steps.
       seconds: seconds since the first step began, including evaluations and all other work.
+      saved: whether steps of this run were saved in a checkpoint, or stored as finished trials.
     """
 
     doing: str = STARTING
@@ -75,6 +76,7 @@ class RunProgress(NamedTuple):
     steps: int = 0
     train_seconds: float = 0.0
     seconds: float = 0.0
+    saved: bool = False
 
     @property
     def trials_ended(self) -> int:
@@ -99,6 +101,7 @@ class Record:
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
       lanes, lane_strategy, shards, microbatches: values that were used, or None if the study's kind does not have
         lanes.
+      mesh, layout: texts of the mesh and the layout that were used, or None if no tensor was divided.
     """
 
     trials: Sequence[Trial]
@@ -116,6 +119,8 @@ class Record:
     lane_strategy: str | None = None
     shards: int | None = None
     microbatches: int | None = None
+    mesh: str | None = None
+    layout: str | None = None
 
 
 OnProgress = Callable[[RunProgress], None]

@@ -29,6 +29,28 @@ The dataset: check it, import published data, publish it.
 DIR and FILE can be URLs, such as gs://bucket/folder, s3://bucket/folder or az://container/folder (install the extra
 buckets: pip install "scaling-limits[buckets]").
 """
+EXAMPLES = {
+    "verify": """\
+  python -m results verify --store results/published
+""",
+    "repair": """\
+  python -m results repair --store mine
+""",
+    "import": """\
+  python -m results import runs logs --suggest-map --map runs.yaml
+  python -m results import runs logs --map runs.yaml --store mine
+  python -m results import shallue2018 batch_science_data.tar.bz2 --store shallue
+
+The first command writes a map, a YAML file that you check and edit. Its keys are listed in docs/own-runs.md, section
+"The map".
+""",
+    "export": """\
+  python -m results export --store mine --out release
+""",
+    "merge": """\
+  python -m results merge one two --store both
+""",
+}
 
 
 @cli.guarded
@@ -52,7 +74,7 @@ def parser() -> CommandParser:
     commands = top.add_subparsers(required=True, metavar="verify | repair | import | export | merge")
 
     def command(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=summary, description=summary)
+        sub = commands.add_parser(name, help=summary, description=f"{summary}\n\n{EXAMPLES[name]}")
         sub.add_argument("--store", type=location, required=name != "import", metavar="DIR", help="folder of the store")
         sub.set_defaults(command=run)
         return sub
@@ -64,8 +86,8 @@ def parser() -> CommandParser:
     sub.add_argument("--full", action="store_true", help="rebuild and compare every envelope, even in a large store")
     command("repair", "rebuild or drop torn files, and list them", _repair)
     sub = command("import", "import your own runs, or published data, into a store", _import)
-    sub.add_argument("source", metavar="{" + ",".join(SOURCES) + "}", help="the source of the data")
-    sub.add_argument("path", type=location, help="the folder of logs, or the archive")
+    sub.add_argument("source", metavar="SOURCE", help=f"the source of the data: {', '.join(SOURCES)}")
+    sub.add_argument("path", type=location, metavar="PATH", help="the folder of logs, or the archive")
     sub.add_argument("--map", type=cli.path, metavar="FILE", help="runs: YAML file that maps logs to studies")
     sub.add_argument("--suggest-map", action="store_true", help="runs: write a map for the logs to --map FILE")
     sub.add_argument("--dry-run", action="store_true", help="runs: print the result without storing it")

@@ -30,6 +30,8 @@ class Als:
       evaluate_every: number of epochs between evaluations. The last epoch is always evaluated.
       evaluation_rows: number of rows with held-out links to evaluate, half for validation and half for test. The sample
         is random, but fixed for each data set. None evaluates all rows.
+      fold_in_ridge: ridge of rows that are folded in for evaluation, frequency or constant. ALX's code uses constant.
+        The default is ``ridge``.
 
     Raises:
       BadInput: an option is unknown, or the kernel does not support the solver.
@@ -46,15 +48,18 @@ class Als:
     epochs: int
     evaluate_every: int = 1
     evaluation_rows: int | None = None
+    fold_in_ridge: str | None = None
 
     def __post_init__(self) -> None:
         choices = {"solver": SOLVERS, "table_dtype": DTYPES, "solver_dtype": DTYPES, "ridge": RIDGES, "gather": GATHERS}
         for field, known in (choices | {"kernel": KERNELS}).items():
             check_choice(field, getattr(self, field), known)
+        if self.fold_in_ridge is not None:
+            check_choice("fold_in_ridge", self.fold_in_ridge, RIDGES)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:
             raise BadInput(f"kernel=fused supports only {_FUSED[0]} in float32. Use kernel=xla.")
 
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(Als))
-EVALUATION = ("evaluate_every", "evaluation_rows")
+EVALUATION = ("evaluate_every", "evaluation_rows", "fold_in_ridge")
 COMPUTATION = tuple(name for name in OPTIONS if name not in EVALUATION)

@@ -9,6 +9,8 @@ from typing import Any
 
 _LOOKED_AT = 1000  # maximum number of file names compared with a misspelled one
 _ALIKE = 0.75
+MANY = 12  # messages do not contain longer lists of names
+ERRORS = "metrics are errors, such as validation_error. In a map of logs, write `validation_error: 1 - TAG`."
 LAST_READER = "0.2.0"  # the last version that reads plans, stores and releases from 0.1
 
 
@@ -29,9 +31,11 @@ class TooOld(BadInput):
 
 def nearest(word: object, choices: Iterable[str]) -> str:
     """Returns a suffix for an error message: the closest of ``choices``, and all of them if the message stays short."""
-    known = sorted(choices)
+    known = sorted(set(choices))
     close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
-    if close and len(known) > 12:
+    if len(known) > MANY and not close:
+        return f"the nearest are {', '.join(difflib.get_close_matches(str(word), known, n=3, cutoff=0.0))}"
+    if len(known) > MANY:
         return f"did you mean {close[0]!r}?"
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}choices: {', '.join(known) or 'none'}"
@@ -40,8 +44,11 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
     """Raises BadInput unless ``word`` is one of ``choices``. ``what`` names the kind of choice."""
     known = list(choices)
-    if word not in known:
-        raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
+    if word in known:
+        return
+    if what == "metric" and "acc" in str(word).lower():
+        raise BadInput(f"unknown metric {word!r}; {ERRORS}")
+    raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
 
 
 def positive(name: str, text: str, noun: str = "number") -> float:

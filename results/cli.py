@@ -28,6 +28,7 @@ P = ParamSpec("P")
 _OURS = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 _INSTALLED = "In a checkout, run `make quickstart`. Elsewhere, run `pip install scaling-limits`."
 OUTPUT_FLAGS = ("--csv", "--json", "--wide")
+EXAMPLE = "  python -m "  # starts a line with an example in a help text
 
 
 class Terminated(BaseException):
@@ -132,11 +133,18 @@ class _Help(argparse.HelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that also accepts KEY=VALUE for --KEY VALUE. Raises BadInput instead of printing usage."""
+    """An argument parser that also accepts KEY=VALUE for --KEY VALUE. Raises BadInput instead of printing usage.
+
+    Help lists the options after the examples: a description is split after its first block of examples.
+    """
 
     def __init__(self, *args: Any, **named: Any):
         super().__init__(*args, **{"formatter_class": _Help, **named})
         self.prog = renamed(self.prog)
+        head, example, rest = (self.description or "").partition(EXAMPLE)
+        examples, _, details = rest.partition("\n\n")
+        if details:
+            self.description, self.epilog = head + example + examples, details
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses like argparse, after rewriting KEY=VALUE."""

@@ -6,7 +6,6 @@ from results.durable import Folder
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.__main__")
 
-import functools
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,14 @@ from results.storage import attempts
 from sweeps import help_text
 
 if TYPE_CHECKING:
+    from results.durable import Folder
     from results.plans.plan import Plan
-    from sweeps.notify import Hook
     from sweeps.planning import Request
     from sweeps.run import StudyOutcome
 
 # Imports inside functions keep --help, dry runs and completed sweeps fast.
 _NAMED = 5  # maximum number of studies named in a line
-_HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "seconds")
+_HEADER = ("study", "ran", "complete", "infeasible", "incomplete", "reached", "seconds")
 
 
 @cli.guarded
@@ -44,12 +43,9 @@ def main(argv: list[str]) -> int:
     if words.dry_run:
         return _dry_run(request)
     from sweeps.launching import LAUNCHERS
-    from sweeps.notify import Hook
 
     launcher = LAUNCHERS[request.launcher["name"]]
-    hook = Hook(request.notify, request.store)
-    run = functools.partial(hook.around, lambda: _sweep(request, hook))
-    return launcher.around(request.launcher, planning.digest(request), run)
+    return launcher.around(request.launcher, planning.digest(request), lambda: _sweep(request))
 
 
 def _note_withdrawn(folder: Folder) -> None:
@@ -78,7 +74,7 @@ def _dry_run(request: "Request") -> int:
     return 0
 
 
-def _sweep(request: "Request", hook: "Hook") -> int:
+def _sweep(request: "Request") -> int:
     """Runs the trials of a request that are missing from its store, and returns the exit code."""
     from sweeps import planning
     from sweeps.kind_configs import READERS
@@ -101,7 +97,7 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     from sweeps.launchers.launcher import WorkerLost
 
     try:
-        outcomes = _run(request, to_run, missing, hook)
+        outcomes = _run(request, to_run, missing)
     except WorkerLost as lost:
         say(str(lost))
         return exit_codes.PEER_LOST
@@ -109,8 +105,11 @@ def _sweep(request: "Request", hook: "Hook") -> int:
         _show_no_rows()
         return 0
     ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: printing.numbered(one.study))
-    rows = [(*one[:-1], round(one.seconds, 1)) for one in ran]
-    printing.show(_HEADER, rows, lambda: printing.table(_HEADER, [(*row[:-1], f"{row[-1]:.1f}") for row in rows]))
+    reached, notes = _reached(request.store, [one.study for one in ran])
+    rows = [(*one[:-1], reached.get(one.study), round(one.seconds, 1)) for one in ran]
+    shown = [(*row[:-2], "" if row[-2] is None else row[-2], f"{row[-1]:.1f}") for row in rows]
+    printing.show(_HEADER, rows, lambda: printing.table(_HEADER, shown, left=["study"]))
+    printing.report_some(notes, say)
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():
         if places:
@@ -127,6 +126,30 @@ def _sweep(request: "Request", hook: "Hook") -> int:
     commands = [f"python -m analysis {command} --store {quoted(request.store)}" for command in sorted(reading)]
     report(f"stored in {request.store}; next: {', or '.join(commands)}")
     return 0
+
+
+def _reached(folder: "Folder", names: "Sequence[str]") -> tuple[dict[str, int], list[str]]:
+    """Returns the number of stored trials that reached the first target of each study that has one, and notes."""
+    from results.rules import answers, confirmation
+    from results.storage.commits import newest_commit, read_table
+
+    counts = {}
+    notes = []
+    for name in names:
+        commit = newest_commit(folder, name)
+        if commit is None or not commit.study.search.targets:
+            continue
+        target = commit.study.search.targets[0]
+        trials = answers.of_table(read_table(commit, "measurements"), target)
+        trials = trials.where(~confirmation.is_repeat(trials.trial))
+        counts[name] = len(trials.trial)
+        goal = f"{target.metric} ≤ {target.value:g}"
+        if not counts[name]:
+            notes.append(f"{name}: no trial reached {goal}. Try an easier target, a larger budget or other ranges.")
+        elif ((trials.low == 0) & (trials.high != 1)).all():
+            why = "so their steps are only bounded. Try a harder target, or evaluate more often."
+            notes.append(f"{name}: all trials that reached {goal} did at their first evaluation, {why}")
+    return counts, notes
 
 
 def _show_no_rows() -> None:
@@ -162,9 +185,7 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
         )
 
 
-def _run(
-    request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int], hook: "Hook"
-) -> "list[StudyOutcome]":
+def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
     """Runs studies and shows their progress."""
     from sweeps import planning
     from sweeps.costs.forecast import Forecast
@@ -175,5 +196,5 @@ def _run(
     at_once = launcher.at_once(request.launcher, to_run, request.settings)
     limit = request.settings.time_limit_seconds
     forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here, notify=hook.send) as display:
+    with Display(request.store, forecast, beats=launcher.here) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -55,6 +55,7 @@ def with_numbers(config: Config, words: Words) -> tuple[dict[str, Any], Words]:
         "train_steps": found.train_steps,
         "space": found.space.plan(),
         "evaluations": [list(pair) for pair in found.spacings],
+        "notes": list(found.notes),
     }
     kept = [word for word in words if overrides.key_of(word) not in _OWN]
     return {**config, "protocol": numbers}, (*kept, *overrides.as_words({"protocol": numbers}))

@@ -26,6 +26,7 @@ from workloads import registry
 
 Plain = dict[str, Any]  # a configuration as plain data
 Overrides = Sequence[Override]
+_SHORT = {"lr": "learning_rate", "wd": "weight_decay"}  # usual names of metaparameters
 _SHOWN = 5  # maximum number of tasks named in a message
 _TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
@@ -244,9 +245,7 @@ def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _
 
 
 def _words(point: Iterable[Override]) -> Words:
-    words = tuple(
-        str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b|notify$", o.key_or_group)
-    )
+    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
     return (*words, "-m") if any(o.key_or_group == "experiment" for o in point) else words
 
 
@@ -287,6 +286,7 @@ def _adds(override: Override) -> bool:
 def _searched(key: str, config: DictConfig) -> str:
     """Returns the end of an error message if the key is a metaparameter that is searched, otherwise an empty string."""
     name = key.rpartition(".")[2]
+    name = _SHORT.get(name, name)
     for section in ("task.space", "optimizer.space"):
         ranges = OmegaConf.select(config, section) or {}
         if name in ranges:

@@ -5,7 +5,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from types import TracebackType
 
 from harness.run import COMPILING, TRAINING
@@ -19,7 +18,6 @@ from results.progress import FIRST_SECONDS, SECONDS
 from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.costs.forecast import Forecast, StudyRun, TimeLeft
-from sweeps.notify import FAILURE, STALL
 from sweeps.run import StudyUpdate
 
 BAR_SECONDS = 0.25  # interval between updates of the bar
@@ -35,22 +33,13 @@ class Display:
       store: folder of the store.
       forecast: forecast of the sweep. The display updates it.
       beats: whether to write heartbeats. Studies on a cluster write their own heartbeats.
-      notify: called when a study fails or stalls, with the arguments of ``notify.Hook.send``.
     """
 
-    def __init__(
-        self,
-        store: Folder,
-        forecast: Forecast,
-        *,
-        beats: bool = True,
-        notify: Callable[..., None] = lambda event, line, **more: None,
-    ):
+    def __init__(self, store: Folder, forecast: Forecast, *, beats: bool = True):
         from tqdm import tqdm
 
         self._store = store
         self._forecast = forecast
-        self._notify = notify
         self._names = short_names({run.study.name: run.study.slug for run in forecast.waiting})
         self._left: TimeLeft | None = None
         self._writes_beats = beats
@@ -84,9 +73,7 @@ class Display:
             if before < SILENT_SECONDS <= update.silent:
                 self._write(
                     f"{name}: no sign of life for {SILENT_SECONDS / 60:.0f} minutes. "
-                    "Set launcher.silence_seconds=… to end and retry such studies.",
-                    STALL,
-                    name,
+                    "Set launcher.silence_seconds=… to end and retry such studies."
                 )
             self.show()
             return
@@ -101,7 +88,7 @@ class Display:
             self._forecast.end(update.study, now)
             if update.outcome.failure:
                 ended = f"[{self._forecast.ended}/{self._forecast.studies}]"
-                self._write(f"{ended} {name}: failed: {update.outcome.failure}", FAILURE, name)
+                self._write(f"{ended} {name}: failed: {update.outcome.failure}")
         if update.progress is None:
             self._beats.pop(name, None)
             if name in self._beaten:
@@ -127,10 +114,9 @@ class Display:
                 self._beaten.add(run.study.name)
                 heartbeat.write(self._store / run.study.name, self._heartbeat(run, now))
 
-    def _write(self, line: str, event: str, study: str) -> None:
-        """Writes a line above the bar, or with the time of day if there is no bar. Sends it as an event of a study."""
+    def _write(self, line: str) -> None:
+        """Writes a line above the bar, or with the time of day if there is no bar."""
         self._bar.write(printable(f"{_time()} {line}" if self._bar.disable else line), file=sys.stderr)
-        self._notify(event, line, study=study)
 
     def _draw(self, now: float) -> None:
         seconds = self._seconds_left(now)

@@ -1,4 +1,4 @@
-"""The text of --help for `python -m sweeps` and `python -m sweeps.plan`."""
+"""The text of --help and --help-keys for `python -m sweeps`, `sweeps.plan` and `sweeps.manifest`."""
 
 import itertools
 import sys
@@ -11,45 +11,82 @@ from results.printing import answer_help
 from sweeps import overrides
 
 _CONF = Path(conf.__path__[0])
-DEEP = 2  # choices in deeper folders are not listed, because other choices combine them
+EXAMPLES = (
+    "task=digits_fc optimizer=nesterov batch_size=64",
+    "optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
+    "task=webgraph_synthetic als.dim=64 cores=1,2 -m",
+    "task=table table.path=FILE table.label=COLUMN batch_size=1,4,16 -m",
+    "task=ratings ratings.path=FILE ratings.heldout=FILE2 als.dim=128 cores=1,2 -m",
+    "+experiment=quickstart -m",
+)
+_OPTIONS = """\
+options:
+  KEY=VALUE    sets a key. --KEY VALUE and --KEY=VALUE mean the same
+  -m           a sweep: a study for each combination of values that are separated by commas
+  --csv        prints only the table, as CSV
+  --json       prints only the table, as JSON
+  --wide       prints all columns on a terminal
+  --help-keys  lists all keys with their defaults, and explains every task, optimizer and preset"""
+_DRY_RUN = "  --dry-run    lists the folder and the command of each study that would run"
+_KEYS = """\
+keys, which --help-keys explains:
+  task.KEY, table.KEY, optimizer.KEY, ratings.KEY, als.KEY, cores, mesh, layout"""
 
 
-def read(argv: Sequence[str], about: str) -> overrides.CommandLine:
-    """Parses a command line. With ``--help``, prints ``about``, all keys and all choices, and exits."""
+def read(argv: Sequence[str], about: str, examples: Sequence[str] = EXAMPLES) -> overrides.CommandLine:
+    """Parses a command line. With ``--help`` or ``--help-keys``, prints text and exits.
+
+    Args:
+      argv: words of the command line.
+      about: docstring of the command. It starts with ``python -m MODULE``.
+      examples: words of example commands.
+    """
     line = overrides.command_line(argv)
     printing.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
+    if overrides.HELP_KEYS in argv:
+        answer_help("\n".join([*_choices(shorten=False), *_all_keys()]))
+        sys.exit()
     if {"-h", "--help"} & set(argv):
-        answer_help(_help(about))
+        answer_help(_help(about, examples))
         sys.exit()
     return line
 
 
-def _help(about: str) -> str:
-    """Returns the text of --help."""
-    lines = [
-        about.strip(),
-        "",
-        "--csv and --json print only the table, as CSV or JSON. --wide prints all columns on a terminal.",
-        "",
-        "examples:",
-        "  python -m sweeps task=digits_fc optimizer=nesterov batch_size=64",
-        "  python -m sweeps optimizer=sgd,momentum,nesterov batch_size=1,16,256 trials=16 -m",
-        "  python -m sweeps task=webgraph_synthetic als.dim=64 cores=1,2 -m",
-        "  python -m sweeps task=table table.path=FILE table.label=COLUMN batch_size=1,4,16 -m",
-        "  python -m sweeps task=ratings ratings.path=FILE ratings.heldout=FILE2 als.dim=128 cores=1,2 -m",
-        "  python -m sweeps.plan +experiment=quickstart -m",
-    ]
+def _help(about: str, examples: Sequence[str]) -> str:
+    """Returns the text of --help: purpose, examples, options, and the names of choices and keys."""
+    purpose, _, details = about.strip().partition("\n\n")
+    command = " ".join(purpose.split()[:3]).rstrip(":")
+    lines = [purpose, "", "examples:", *(f"  {command} {words}" for words in examples), "", _OPTIONS]
+    if details:
+        return "\n".join(
+            [*lines, "", details, "", "`python -m sweeps --help` lists tasks, optimizers, presets and keys."]
+        )
+    keys = [line.partition(":")[0].strip('"') for line in _defaults() if line[:1] not in ("", " ", "#")]
+    return "\n".join([*lines, _DRY_RUN, "", *_choices(shorten=True), f"{_KEYS}, {', '.join(keys)}"])
+
+
+def _choices(*, shorten: bool) -> list[str]:
+    """Returns a line for each task, optimizer, launcher and preset, or one for each family of them."""
+    lines = []
     for group in overrides.GROUPS:
-        key = "+experiment" if group == "experiment" else group
-        names = overrides.options(group)
-        listed = {name: _about(group, name) for name in names if name.count("/") < DEEP}
+        listed: dict[str, list[str]] = {}
+        for name in overrides.options(group):
+            family, slash, member = name.partition("/")
+            if not (shorten and slash):
+                listed[name] = [_about(group, name)]
+            elif "/" not in member:  # deeper ones are combined by these
+                listed.setdefault(f"{family}/…", []).append(member)
         width = max(map(len, listed)) + 2
-        lines += ["", f"{key}=NAME", *(f"  {name:<{width}}{text}" for name, text in listed.items())]
-        if deeper := [name for name in names if name not in listed]:
-            lines.append(f"  and the {len(deeper)} presets that these combine, such as {min(deeper, key=len)}")
-    values = (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
+        lines.append("+experiment=NAME" if group == "experiment" else f"{group}=NAME")
+        lines += [*(f"  {name:<{width}}{', '.join(texts)}" for name, texts in listed.items()), ""]
+    return lines
+
+
+def _all_keys() -> list[str]:
+    """Returns all keys with their defaults and comments, as in the configuration files."""
+    lines = []
     for title, section in {
-        "keys and their defaults (KEY=VALUE; sweep with commas and -m)": values,
+        "keys and their defaults (KEY=VALUE; sweep with commas and -m)": _defaults(),
         "keys of a task (task.KEY=VALUE), with the values of digits_fc": _lines("task", "digits_fc"),
         "keys of a table (table.KEY=VALUE), with the values of table": itertools.takewhile(
             bool, _lines("task", "table")
@@ -60,8 +97,12 @@ def _help(about: str) -> str:
         ),
     }.items():
         without_head = itertools.dropwhile(lambda line: line.startswith("#"), section)
-        lines += ["", f"{title}:", *(f"  {line}" for line in without_head)]
-    return "\n".join(lines)
+        lines += [f"{title}:", *(f"  {line}" for line in without_head), ""]
+    return lines[:-1]
+
+
+def _defaults() -> list[str]:
+    return (_CONF / "config.yaml").read_text().split("- _self_\n")[1].strip().splitlines()
 
 
 def _about(group: str, name: str) -> str:

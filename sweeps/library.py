@@ -8,7 +8,9 @@
 Keys and values are listed by `python -m sweeps --help`. Pass dotted keys as ``**{"task.budget.steps": 100}``. Scripts
 and notebooks do not need a ``__main__`` guard, because workers are separate programs that do not run the script. To use
 your own model, pass a function from a module: ``study(model=my_models.net)``, or ``model={"name": my_models.net,
-"width": 64}`` with options. Workers import this function, so it cannot be defined in the script or the notebook. This
+"width": 64}`` with options. Workers import this function, so it cannot be defined in the script or the notebook. An
+optimizer can be a dict of a name and of ranges or numbers that replace those of its file, such as
+``optimizer={"name": "my_opt:LION", "space": {"b1": 0.9}}``. This
 module imports others inside functions, so importing it is fast.
 """
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from sweeps.configured_study import ConfiguredStudy
 
 Study: TypeAlias = "ConfiguredStudy[Any]"
+_OPTIMIZER = "{'name': 'adam', 'space': {'b1': 0.9}}"
 
 
 def study(**values: Any) -> Study:
@@ -110,6 +113,23 @@ def measure(
     return Tables(*(pd.concat(parts, ignore_index=True) for parts in zip(*tables, strict=True)))
 
 
+def _with_optimizer(values: Fields) -> Fields:
+    """Returns values in which an optimizer given as a dict is replaced by its name and its ranges."""
+    from sweeps.configured_study import RANGE_FIELDS
+
+    optimizer = values.get("optimizer")
+    if not isinstance(optimizer, dict):
+        return values
+    name, space = optimizer.get("name"), optimizer.get("space", {})
+    if not isinstance(name, str) or not isinstance(space, dict) or optimizer.keys() - {"name", "space"}:
+        raise BadInput(f"optimizer={optimizer!r} is not a dict of a name and a space, such as {_OPTIMIZER}")
+    empty = dict.fromkeys(RANGE_FIELDS)  # a range replaces all fields of the one in the optimizer's file
+    ranges = {f"++optimizer.space.{k}": empty | v if isinstance(v, dict) else v for k, v in space.items()}
+    if packages.is_qualified(name):  # the configuration of sgd, which has only a range for the learning rate
+        return {**values, "optimizer": "sgd", "optimizer.name": name, **ranges}
+    return {**values, "optimizer": name, **ranges}
+
+
 def _named(values: Fields) -> Fields:
     """Returns values in which models that are given as functions are replaced by their qualified names."""
     model = values.get("model")
@@ -124,7 +144,7 @@ def _read(values: Fields, *, multirun: bool) -> list[Study]:
     from sweeps import composition, overrides, planning
     from sweeps.kind_configs import READERS
 
-    texts = overrides.read_own(overrides.as_words(_named(values)))
+    texts = overrides.read_own(overrides.as_words(_with_optimizer(_named(values))))
     keys = [re.split(r"[.=]", text.lstrip("+"))[0] for text in texts]
     configs = composition.compose_all(overrides.CommandLine(texts, multirun))
     studies = [READERS[config["kind"]].read(config) for config in configs]

@@ -12,6 +12,12 @@ The output is YAML for `kubectl apply -f -`. Words are those of a sweep (except 
   spot=true              spot nodes of GKE
   placement=exclusive    exclusive (one node pool for each slice), any, or a topology level of Kueue
   account=NAME           service account of the pods (scaling-limits)
+  secret=NAME            Secret whose entries are environment variables of the pods, such as keys of the store
+  env.NAME=VALUE         environment variable
+  selector.KEY=VALUE     label that nodes must have
+  reservation=NAME       reservation of Compute Engine
+  volume.NAME=SOURCE:PATH   PersistentVolumeClaim or folder of the node (/…), and its path in the pod
+  privileged=true        privileged containers
   namespace=NAME         namespace
   name=NAME              prefix of the names of JobSets
   restarts=3             maximum number of restarts, not counting free restarts
@@ -37,25 +43,31 @@ import dataclasses
 import re
 
 from results import exit_codes
+from results.bad_input import printable
 from sweeps import help_text, overrides
 from sweeps.manifests import jobset
 from sweeps.manifests.machines import Machines, gpus, tpus
+from sweeps.manifests.options import MAPS, Options
 
 if TYPE_CHECKING:
     from sweeps.planning import Request
 
 # Imports inside functions keep --help fast.
-_OPTIONS = tuple(field.name for field in dataclasses.fields(jobset.Options))
-OWN = ("topology", "machine", "gpu", "gpus", "hosts", "out", *_OPTIONS)
-_GCLUSTER = "equivalent line for gcluster, as of commit 1047080, untested:"
-_OF_COMMANDS = re.compile(r"(launcher|limits\.sweep|notify)\b")
+_OPTIONS = tuple(field.name for field in dataclasses.fields(Options) if field.name not in MAPS)
+OWN = ("topology", "machine", "gpu", "gpus", "hosts", "slices", "reservation", "out", *_OPTIONS)
+_EXAMPLES = ("task=digits_fc batch_size=1,16,256 topology=v5e:2x2 image=IMAGE store=gs://BUCKET/FOLDER -m",)
+_ACCOUNT = {"s3": "AWS_REGION", "az": "AZURE_STORAGE_ACCOUNT_NAME"}  # variables that pods need to use a store
+_GCLUSTER = (
+    "equivalent line for gcluster, as of commit 1047080, untested, without env, secret, volumes and node labels:"
+)
+_OF_COMMANDS = re.compile(r"(launcher|limits\.sweep)\b")
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints or writes the JobSets of a command line, and returns the exit code."""
     given, rest = own_words(argv)
-    line = help_text.read(rest, __doc__ or "")
+    line = help_text.read(rest, __doc__ or "", _EXAMPLES)
     if printing.is_data():
         raise BadInput("manifests are YAML. Leave out --csv and --json.")
     for word in line.overrides:
@@ -63,7 +75,7 @@ def main(argv: list[str]) -> int:
             raise BadInput(f"{word} is for a single command, but each JobSet runs a command of its own. Leave it out.")
     store = _store(line.store)
     machines = _machines(given)
-    options = _options(given)
+    options = _options(given, store, machines)
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
     from sweeps.launchers.launcher import check_over_hosts
@@ -82,6 +94,13 @@ def main(argv: list[str]) -> int:
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
+    """Writes a file for each JobSet. Raises BadInput if the folder has other files that kubectl would apply too."""
+    others = sorted(path.name for path in folder.glob("*.y*ml") if path.stem not in texts)
+    if others:
+        raise BadInput(
+            f"out={folder} has {number_of(len(others), 'file')} of other manifests, such as {others[0]}, which kubectl "
+            "would apply too. Delete them, or give another folder."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / f"{name}.yaml").write_text(text)
@@ -93,7 +112,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Splits a command line into the words of this command, by key, and all other words."""
     words = cli.as_pairs(argv, overrides.FLAGS)
-    own = [word for word in words if word.partition("=")[0] in OWN]
+    own = [word for word in words if _is_own(word.partition("=")[0])]
     overrides.check_once(own)
     given = {}
     for word in own:
@@ -101,6 +120,10 @@ def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if not given[key]:
             raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
     return given, [word for word in words if word not in own]
+
+
+def _is_own(key: str) -> bool:
+    return key in OWN or key.partition(".")[0] in MAPS
 
 
 def _store(store: str | None) -> str:
@@ -113,6 +136,8 @@ def _store(store: str | None) -> str:
 def _machines(given: dict[str, str]) -> Machines:
     if ("topology" in given) == ("gpu" in given):
         raise BadInput("give either topology=, such as v6e:4x4, or gpu= and gpus=, such as nvidia-h100-80gb and 8")
+    if given.get("slices", "1") != "1":
+        raise BadInput(f"slices={given['slices']}: a study runs on one slice. Give a larger topology=.")
     hosts = _count(given, "hosts")
     if "topology" in given:
         if "gpus" in given:
@@ -125,30 +150,46 @@ def _machines(given: dict[str, str]) -> Machines:
     return gpus(given["gpu"], int(_count(given, "gpus") or 0), 1 if hosts is None else hosts)
 
 
-def _options(given: dict[str, str]) -> jobset.Options:
+def _options(given: dict[str, str], store: str, machines: Machines) -> Options:
     if "image" not in given:
         raise BadInput(
             "image= is missing. Give an image that was built with the Dockerfile, such as REGISTRY/NAME:TAG."
         )
     values: dict[str, Any] = {key: given[key] for key in _OPTIONS if key in given}
-    if "spot" in values:
-        if values["spot"] not in ("true", "false"):
-            raise BadInput(f"spot={values['spot']} is not true or false")
-        values["spot"] = values["spot"] == "true"
+    for key in ("spot", "privileged"):
+        if values.setdefault(key, "false") not in ("true", "false"):
+            raise BadInput(f"{key}={values[key]} is not true or false")
+        values[key] = values[key] == "true"
     if "restarts" in values:
         values["restarts"] = _count(given, "restarts")
-    options = jobset.Options(**values)
+    for key in MAPS:
+        if key in given:
+            raise BadInput(f"{key}={given[key]} needs a name. Write {key}.NAME={given[key]}.")
+        values[key] = {word.partition(".")[2]: given[word] for word in sorted(given) if word.partition(".")[0] == key}
+    if "reservation" in given:
+        values["selector"]["cloud.google.com/reservation-name"] = given["reservation"]
+    options = Options(**values)
     options.check()
+    if options.name is not None:
+        jobset.check_name(options.name)
+    if taken := options.selector.keys() & machines.labels.keys():
+        raise BadInput(f"selector.{min(taken)} is set by topology= or gpu=. Leave it out.")
+    variable = _ACCOUNT.get(store.partition(":")[0])
+    if variable and options.secret is None and variable not in options.env:
+        raise BadInput(
+            f"pods cannot use store={store} without an account. Give secret=NAME, a Secret with the variables of "
+            f"docs/launch/buckets.md, or env.{variable}=… if a role gives access."
+        )
     return options
 
 
 def _count(given: dict[str, str], key: str) -> int | None:
-    if key in given and not given[key].isdecimal():
-        raise BadInput(f"{key}={given[key]} is not a whole number")
+    if key in given and not re.fullmatch("[0-9]{1,9}", given[key]):
+        raise BadInput(f"{key}={given[key]} is not a whole number from 0 to 999999999")
     return int(given[key]) if key in given else None
 
 
-def _texts(request: "Request", store: str, machines: Machines, options: jobset.Options) -> dict[str, str]:
+def _texts(request: "Request", store: str, machines: Machines, options: Options) -> dict[str, str]:
     """Returns the YAML of each study's JobSet, by name."""
     import yaml
 
@@ -167,14 +208,15 @@ def _texts(request: "Request", store: str, machines: Machines, options: jobset.O
         name = made["metadata"]["name"]
         if name in texts:
             raise BadInput(f"two studies have the name {name}. Write their manifests with different name=…")
+        comments = [study.name]
+        if machines.compute_type:
+            comments += [_GCLUSTER, gcluster(name, commands[0], store, machines, options)]
         plain = yaml.safe_dump(made, sort_keys=False, width=1000)
-        texts[name] = (
-            f"# {study.name}\n# {_GCLUSTER}\n# {gcluster(name, commands[0], store, machines, options)}\n{plain}"
-        )
+        texts[name] = "".join(f"# {printable(comment)}\n" for comment in comments) + plain
     return texts
 
 
-def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: jobset.Options) -> str:
+def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: Options) -> str:
     """Returns the line that submits a study with gcluster, a program from GoogleCloudPlatform/cluster-toolkit."""
     command = shlex.join(jobset.command(words, store, machines, None))
     line = ["gcluster", "job", "submit", "-n", name, "-e", command, "--compute-type", machines.compute_type]

@@ -1,5 +1,6 @@
 """Reads configurations into plans of kind ``batch``."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +14,8 @@ from results.plans.study import Target
 from results.rules.answers import check_chooses
 from sweeps import protocol
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
-from workloads import appendix, registry
+from workloads import appendix, checks, registry
+from workloads.packages import is_qualified
 from workloads.workload import Dataset, Model
 
 DEFAULT_TRIALS = 32  # per study
@@ -48,6 +50,9 @@ def read(config: Config) -> ConfiguredStudy[BatchStudy]:
     source = dict(config[task["dataset"]] or {}) if task["dataset"] in registry.OWN_DATASETS else None
     dataset = registry.dataset(task["dataset"], source)
     options, model = model_options(task, dataset)
+    names = task["dataset"], task["model"]["name"], optimizer["name"]
+    if any(map(is_qualified, names)):
+        registry.check_own(*names, json.dumps(source), json.dumps(options))
     asked = requested(*(config[key] for key in ("shards", "microbatches", "mesh", "layout")))
     (division, *_) = divisions(max(config["batch_size"], 1), model.group, asked.shards or 1, asked)
     if division.layout:
@@ -120,9 +125,12 @@ def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
 
 
 def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Say) -> None:
-    """Raises BadInput unless the data of all studies are on this machine."""
-    for dataset in {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}.values():
-        dataset.check()
+    """Raises BadInput unless the data of all studies are on this machine, and own data are valid."""
+    rows = {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}
+    for name, row in rows.items():
+        row.check()
+        for note in checks.notes(row, row.load()) if is_qualified(name) else ():
+            say(f"note: {name}: {note}")
 
 
 def _tuning(config: Config, task: Config, dataset: Dataset) -> Tuning:

@@ -1,6 +1,5 @@
 """Parses command lines in Hydra's grammar: separates flags from overrides, and checks each word."""
 
-import difflib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,6 @@ GROUPS = ("task", "optimizer", "launcher", "experiment")
 OF_PAIRS = ("mesh", "layout")  # keys whose values are pairs separated by commas or semicolons
 # Keys whose values may contain arbitrary characters.
 _TEXTS = (
-    "notify",
     "tasks",
     "ratings.path",
     "ratings.heldout",
@@ -38,9 +36,9 @@ _TEXTS = (
 _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # texts that do not need quotes
 # Keys of earlier versions and their replacements.
 RENAMED = {"part_seconds": "flush_seconds=SECONDS", "refused": "on_invalid=record"}
-MANY = 12  # messages do not contain longer lists of names
-DRY_RUN = "--dry-run"
-FLAGS = ("-m", "--multirun", "-h", "--help", DRY_RUN, *OUTPUT_FLAGS)
+REMOVED = {"notify": "Run your command after the sweep, and test the exit code of the sweep there."}
+DRY_RUN, HELP_KEYS = "--dry-run", "--help-keys"
+FLAGS = ("-m", "--multirun", "-h", "--help", HELP_KEYS, DRY_RUN, *OUTPUT_FLAGS)
 
 
 class CommandLine(NamedTuple):
@@ -316,25 +314,23 @@ def check(override: Override) -> None:
     """Raises BadInput for words that Hydra would accept silently or reject with a long message."""
     key = override.key_or_group
     text = str(override.input_line)
+    if override.is_interval_sweep():
+        raise BadInput(f"{text}: an interval has no list of values. Use a list, such as {key}=1,2,4, or range(1,4).")
     if not key or override.is_delete() or key == "hydra" or key.startswith(("hydra.", "hydra/")):
-        raise BadInput(f"cannot use {text!r}. `python -m sweeps --help` lists the keys, and keys cannot be removed.")
+        raise BadInput(
+            f"cannot use {text!r}. `python -m sweeps --help-keys` lists the keys, and keys cannot be removed."
+        )
     if key in RENAMED:
         raise BadInput(f"{key} is now {RENAMED[key].split('=')[0]}. Use {RENAMED[key]}.")
+    if key in REMOVED:
+        raise BadInput(f"{key} was removed. {REMOVED[key]}")
     if "???" in text:  # OmegaConf's marker of a missing value
         raise BadInput(f"{text}: a value is needed")
     if key == "experiment" and not override.is_add():
         raise BadInput(f"{text}: presets need a plus sign. Use +{text}.")
     if key in GROUPS:
         for choice in values(override):
-            _check_named("preset" if key == "experiment" else key, choice.split("=", 1)[1], options(key))
-
-
-def _check_named(what: str, word: str, known: Sequence[str]) -> None:
-    """Raises BadInput for an unknown name. If there are many names, the message lists only the most similar ones."""
-    if word not in known and len(known) > MANY and not difflib.get_close_matches(word, known, 1, 0.5):
-        few = ", ".join(difflib.get_close_matches(word, known, 3, 0.0))
-        raise BadInput(f"unknown {what} {word!r}. The nearest are {few}. `python -m sweeps --help` lists all.")
-    check_choice(what, word, known)
+            check_choice("preset" if key == "experiment" else key, choice.split("=", 1)[1], options(key))
 
 
 def values(override: Override) -> Iterator[str]:
@@ -343,6 +339,9 @@ def values(override: Override) -> Iterator[str]:
     if not override.is_sweep_override():
         yield f"{key}={override.get_value_element_as_str()}"
     elif isinstance(value := override.value(), Glob):
-        yield from (f"{key}={name}" for name in value.filter(options(override.key_or_group)))
+        names = value.filter(options(override.key_or_group))
+        if not names:
+            raise BadInput(f"{override.input_line}: this does not match a name of {key}")
+        yield from (f"{key}={name}" for name in names)
     else:
         yield from (f"{key}={text}" for text in override.sweep_string_iterator())

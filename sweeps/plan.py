@@ -2,7 +2,7 @@
 
 This command does not run any study. It predicts FLOPs, memory, seconds per step and device-hours of each study from
 shapes, without reading data. Columns with predictions are labelled "predicted", and contain a range that covers 90 % of
-runs.
+runs. Predictions cannot rank layouts on GPUs, because links in a node are assumed to be free.
 
   device=h100 devices=8   predicts for devices that this machine does not have, from counts and a table of hardware
   price=2                 dollars per device-hour, for a predicted cost
@@ -48,13 +48,18 @@ OWN = ("topology", "timeout", "step_times", "device", "devices", "price")
 GIB = 2**30
 TOO_LARGE = "more than this machine has"
 DEFAULT_STORE = "results/local"  # as in conf/config.yaml
+_EXAMPLES = (
+    "task=digits_fc batch_size=1,16,256 -m",
+    "task=digits_fc batch_size=64 device=h100 devices=8 price=2",
+    "+experiment=quickstart -m",
+)
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line and their predicted costs. Returns 1 if a study does not fit."""
     given, rest = own_words(argv)
-    line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "")
+    line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "", _EXAMPLES)
     from harness.compiled import topologies
     from sweeps import planning
     from sweeps.configured_study import DATA, DEVICES
@@ -154,11 +159,11 @@ COLUMNS = (
     "bytes_per_step",
     "parameters",
     "memory_bytes",
-    "memory_says",
+    "memory_source",
     "device_memory_bytes",
     "fits",
     "too_large_by_bytes",
-    "topology_says",
+    "topology_verdict",
     "collectives",
     "device_kind",
     "device_is_attached",
@@ -221,7 +226,8 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         verdict.needed_bytes if verdict else memory,
         "compiler" if verdict else "about",
         verdict.device_bytes if verdict else cost.machine_bytes,
-        cost.fits if cost.asked or cost.fits is False else None,  # an estimate does not guarantee that a study fits
+        # On this machine, an estimate does not guarantee that a study fits.
+        None if cost.is_attached and cost.fits else cost.fits,
         _excess(cost),
         verdict_text,
         json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
@@ -230,7 +236,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         cost.devices,
         cost.lanes,
         cost.shards,
-        verdict.microbatches if verdict else None,
+        None if cost.is_attached else cost.microbatches,
         cost.steps,
         "store" if cost.from_store else "budget",
         *(step or _UNKNOWN),

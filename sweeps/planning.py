@@ -36,7 +36,6 @@ OF_RUNS = (
     "limits",
     "mixed_backends",
     "yes",
-    "notify",
     "ask_above_device_hours",
     *(field.name for field in dataclasses.fields(Settings)),
 )
@@ -55,7 +54,6 @@ class Request:
       launcher: configuration of the launcher, including its name.
       mixed_backends: whether a study may be resumed on a different backend from the one it was measured on.
       ask_above_device_hours: predicted device-hours above which the sweep does not start, or None for no limit.
-      notify: target of a ``sweeps.notify.Hook``.
       limits: limits of the sweep and of each study.
       words: command lines that request only a single study, by study name, without store and launcher. A study that is
         requested in several ways has several command lines.
@@ -68,7 +66,6 @@ class Request:
     launcher: Config
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
-    notify: str | None = None
     limits: tuple[Bounds, Bounds] = (limits.NONE, limits.NONE)
     words: Mapping[str, tuple[Words, ...]] = dataclasses.field(default_factory=dict)
 
@@ -97,8 +94,6 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     named = first["store"] if line.store is None else line.store
     if not named.strip():
         raise BadInput("store= is empty. Set a folder, or store=. for this one.")
-    if first["notify"] is not None and not first["notify"].strip():
-        raise BadInput("notify= is empty. Set a command or a URL, or notify=null.")
     names = [field.name for field in dataclasses.fields(Settings) if field.name not in planned]
     settings = Settings(**{name: first[name] for name in names})
     bounds = limits.of_configuration(first["limits"])
@@ -111,7 +106,6 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
         asked,
         mixed_backends=first["mixed_backends"],
         ask_above_device_hours=None if first["yes"] else first["ask_above_device_hours"],
-        notify=first["notify"],
         limits=bounds,
         words=_words(asked.studies, configured, [point.words for point in points]),
     )

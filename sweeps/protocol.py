@@ -11,22 +11,31 @@ from results.plans.study import check_int
 from sweeps.configured_study import Config, ranges
 
 ARCHIVE = "archive"
-FIELDS = ("study", "train_steps", "space", "evaluations")
+FIELDS = ("study", "train_steps", "space", "evaluations", "notes")
+_WITHOUT_NOTES = {*FIELDS} - {"notes"}  # as written by earlier versions
 _DECAY_STEPS, _DECAY = "learning_rate_decay_steps", "decay_fraction"
 _END = "end_learning_rate_factor"
 
 
 def lines(configs: Iterable[Config]) -> list[str]:
-    """Returns lines for the user about budgets and evaluations that are missing from the archive."""
+    """Returns lines for the user about budgets, evaluations and rules of the archive that are not used."""
     chosen = [config["protocol"] for config in configs if config.get("protocol") is not None]
-    timed = [each["study"] for each in chosen if not each["train_steps"]]
-    unmeasured = [each["study"] for each in chosen if not each["evaluations"]]
-    found = []
-    if timed:
-        found.append(f"{_count(timed)} a time budget in the archive, so the budget in steps of the task is used")
-    if unmeasured:
-        found.append(f"{_count(unmeasured)} no complete trial in the archive, so the evaluations of the task are used")
-    return found
+    timed = [each for each in chosen if "time budget" in each.get("notes", ())]
+    studies = {
+        "a time budget in the archive, so the last step of its COMPLETE trials is the budget": [
+            each["study"] for each in timed if each["train_steps"]
+        ],
+        "a time budget in the archive, so the budget in steps of the task is used": [
+            each["study"] for each in chosen if not each["train_steps"]
+        ],
+        "no complete trial in the archive, so the evaluations of the task are used": [
+            each["study"] for each in chosen if not each["evaluations"]
+        ],
+        "early_stopping in the archive, which is ignored: trials run to the end of their budget": [
+            each["study"] for each in chosen if "early stopping" in each.get("notes", ())
+        ],
+    }
+    return [f"{_count(names)} {text}" for text, names in studies.items() if names]
 
 
 def read(value: object) -> Config | None:
@@ -37,7 +46,7 @@ def read(value: object) -> Config | None:
     """
     if value is None:
         return None
-    if not isinstance(value, Mapping) or set(value) != set(FIELDS):
+    if not isinstance(value, Mapping) or not _WITHOUT_NOTES <= {*value} <= {*FIELDS}:
         raise BadInput(f"protocol={value!r} is not a protocol. Use {ARCHIVE}, or a dict of {', '.join(FIELDS)}.")
     check_int("protocol.train_steps", value["train_steps"], 0)
     if not isinstance(value["space"], Mapping) or not isinstance(value["evaluations"], list):

@@ -12,7 +12,7 @@ from results.rules import confirmation
 _OF_PLAN = ("evaluation_ratio", "evaluation_spacing")  # columns of `studies` from some plans only
 _OF_RECORD = (
     *("compile_seconds", "run_seconds", "train_seconds", "evaluate_seconds", "trial_steps"),
-    *("lanes", "lane_strategy", "shards", "microbatches"),
+    *("lanes", "lane_strategy", "shards", "microbatches", "mesh", "layout"),
 )
 
 

@@ -114,7 +114,6 @@ class StudyConfig:
     store: str = MISSING
     mixed_backends: bool = False
     yes: bool = False
-    notify: str | None = None
     ask_above_device_hours: float | None = None
     time_limit_seconds: float | None = None
     checkpoint_seconds: float | None = None

@@ -1,19 +1,22 @@
 """python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed trials of each study.
 
+  python -m sweeps.status --store mine
+  python -m sweeps.status --store mine --watch
+
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
 requested trials are missing. The same `python -m sweeps` command then runs only the missing trials. `running 12/32`
 means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are `released`. The
-default store is results/local. While any study is running, queued or failed, the first line counts studies by state.
-`retrying` studies are running or waiting again after a failed attempt. --failed shows failed and retrying studies, most
-failures first.
+default store is results/local. The column unit is that of the batch size: examples, sequences or tokens. While any
+study is running, queued or failed, the first line counts studies by state. `retrying` studies are running or waiting
+again after a failed attempt. --failed shows failed and retrying studies, most failures first.
 
 The table shows the host and the attempt of each running study, and the time since its last sign of life. The log is
 listed below the table. If the last attempt at an unfinished study failed, its cause and its log are listed. Additional
 lines show how similar studies differ.
 
 --watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
-running or queued. In that case, the exit code is 1 if there are unfinished studies.
+running or queued. In a bucket, it is updated every ten seconds. The exit code is 1 if there are unfinished studies.
 
 --csv and --json print only the table, without totals. --wide prints all columns on a terminal.
 """
@@ -55,6 +58,7 @@ def main(argv: list[str]) -> int:
     from results import durable, store
     from results.catalog import withdrawn
     from results.durable import Damaged
+    from results.plans.plan_columns import unit_in_words
     from results.rules.ledger import Ledger
     from results.storage import heartbeat
     from results.storage.commits import fetch_commits, released_commits
@@ -68,7 +72,7 @@ def main(argv: list[str]) -> int:
             return _row(folder, name, beat)
         except Damaged as error:
             damaged[name] = error
-            return (name, "damaged", *(unknown for _ in Ledger._fields))
+            return (name, "damaged", "", *(unknown for _ in Ledger._fields))
 
     if options.watching and released_commits(folder) is None:
         from sweeps.watch import watch
@@ -82,10 +86,10 @@ def main(argv: list[str]) -> int:
             beats = heartbeat.Watch().look(folder / name for name in names)
             rows = [row_of(name, beats.get(folder / name)) for name in names]
         else:
-            rows = [(commit.name, "released", *commit.ledger) for commit in commits]
+            rows = [(commit.name, "released", unit_in_words(commit.study), *commit.ledger) for commit in commits]
         rows.sort(key=lambda row: printing.numbered(row[0]))
         runs = {} if commits is not None else activities(folder, [row[0] for row in rows if row[1] != "done"])
-        _show(("study", "state", *Ledger._fields), rows, runs, only_failed=options.failed)
+        _show(("study", "state", "unit", *Ledger._fields), rows, runs, only_failed=options.failed)
         if not printing.is_data() and commits is None:
             printing.report_some(differences(folder, [row[0] for row in rows if row[0] not in damaged]), answer)
         for note in withdrawn.of_store(folder):
@@ -191,7 +195,7 @@ def activities(folder: "Folder", names: Sequence[str]) -> dict[str, Activity]:
 
 def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> str:
     """Returns the table, with columns for running attempts (if any), followed by causes of failures and logs."""
-    total = [sum(row[i] or 0 for row in rows) for i in range(2, len(header))]
+    total = [sum(row[i] or 0 for row in rows) for i in range(3, len(header))]
     shown = [
         field for field in ("host", "attempt", "heard") if any(getattr(a, field) is not None for a in runs.values())
     ]
@@ -201,7 +205,7 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
         cells = ("" if cell is None else cell for cell in row)
         lines.append((*cells, *(_word(field, getattr(known, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
-    text = printing.table(names, lines, foot=[("total", "", *total, *("" for _ in shown))])
+    text = printing.table(names, lines, foot=[("total", "", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
     running = {row[0] for row in rows if row[1].startswith("running")}
     logs = [
@@ -221,6 +225,7 @@ def _word(field: str, value: object) -> str:
 def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
     from results import store
     from results.plans.kinds import KINDS
+    from results.plans.plan_columns import unit_in_words
     from results.storage import attempts
 
     planned = _planned(folder, name)
@@ -235,7 +240,7 @@ def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
         last = attempts.read(folder / name)[-1:]
         if last and last[0].began is None:
             state = f"queued ({last[0].launcher} {last[0].job})"
-    return (name, state, *progress.ledger)
+    return (name, state, unit_in_words(planned), *progress.ledger)
 
 
 def _planned(folder: "Folder", name: str) -> "Plan | None":

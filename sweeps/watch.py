@@ -1,4 +1,7 @@
-"""Watches a store while sweeps run. Redraws a table every second or, without a terminal, prints lines."""
+"""Watches a store while sweeps run. Redraws a table every second or, without a terminal, prints lines.
+
+In a bucket, heartbeats and requests are slower, so the table is redrawn every ten seconds.
+"""
 
 import shutil
 import signal
@@ -16,7 +19,7 @@ from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.display import clock, cut, short_names
 
-LOOK_SECONDS = 1.0
+LOOKS = 3  # between two heartbeats of a study
 SILENT_SECONDS = 60.0  # silence after which it is shown
 QUIET_LOOKS = 3  # consecutive checks without a running or queued study after which the sweep is over
 
@@ -40,7 +43,7 @@ def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
 
     Args:
       folder: folder of the store.
-      row: function that returns the name, state and ledger of a study, given its name and heartbeat.
+      row: function that returns the name, state, unit and ledger of a study, given its name and heartbeat.
     """
     screen = _Screen()
     looks = _Looks(folder, row)
@@ -55,7 +58,7 @@ def watch(folder: Folder, row: Callable[[str, Heartbeat | None], tuple]) -> int:
             screen.show(_lines(studies, running, unfinished, over), last=over)
             if over:
                 return 1 if unfinished else 0
-            time.sleep(LOOK_SECONDS)
+            time.sleep(durable.system(folder).heartbeat_seconds / LOOKS)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
@@ -70,8 +73,9 @@ class _Looks:
         self._known: dict[str, tuple[object, tuple]] = {}
 
     def studies(self) -> list[Study]:
-        """Returns the current state of all studies, sorted by name."""
-        return [self._study(name) for name in store.names(self._folder)]
+        """Returns the current state of all studies, sorted by name. A bucket is listed once."""
+        with durable.system(self._folder).snapshot(self._folder):
+            return [self._study(name) for name in store.names(self._folder)]
 
     def _study(self, name: str) -> Study:
         changed = durable.system(self._folder).mark(self._folder / name)
@@ -81,7 +85,7 @@ class _Looks:
             row = self._row(name, beat)
         self._known[name] = changed, row
         state = "running" if beat else row[1].split()[0]
-        return Study(name, state, Ledger(*row[2:]), beat)
+        return Study(name, state, Ledger(*row[3:]), beat)
 
 
 def _lines(studies: Sequence[Study], running: Sequence[Study], unfinished: int, over: bool) -> list[str]:

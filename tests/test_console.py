@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import scaling_limits
-from analysis import arguments
+from analysis import __main__ as analysis_cli, arguments, columns
 from results import __main__ as results_cli, cli
 from results.cli import CommandParser
 
@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 # Files of a user's that have the names of ours, or of what ours import; each leaves a mark when it is run.
 TAKEN = ("analysis", "results", "sweeps", "workloads", "harness", "conf", "scaling_limits", "json", "signal", "pickle")
 HOSTILE = 'raise SystemExit(open(__file__ + ".ran", "w").write("ran"))\n'
+MOST_LINES_OF_HELP = {"sweep": 120, "payoff": 80, "steps": 80, "fit": 80, "manifest": 80}  # others: 60
 STUDY = "optimizer=sgd batch_size=16,64 trials=2 task.budget.steps=20 task.model.widths=[8]"
 
 
@@ -83,10 +84,30 @@ def test_a_mistake_is_one_line(words: str, line: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", scaling_limits.COMMANDS)
 def test_help_calls_commands_by_their_names_here(name: str) -> None:
-    done = program(name, "--help")
+    done = program(name, "--help", env=os.environ | {"COLUMNS": "80"})
     assert done.returncode == 0
     assert f"scaling-limits {name}" in done.stdout
     assert "python -m" not in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) <= MOST_LINES_OF_HELP.get(name, 60)
+    examples = [number for number, line in enumerate(lines) if line.startswith(f"  scaling-limits {name} ")]
+    assert examples or name == "probe"
+    if "options:" in lines and examples:
+        assert examples[-1] < lines.index("options:")
+    assert not any(line.startswith("columns of ") for line in lines)
+
+
+@pytest.mark.parametrize("name", arguments.COMMANDS)
+def test_columns_are_listed_by_an_option_of_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert analysis_cli.main([name, "--help"]) == 0
+    has_columns = "--help-columns" in capsys.readouterr().out
+    assert has_columns == (name not in ("figures", "report", "all"))
+    if has_columns:
+        assert analysis_cli.main([name, "--help-columns"]) == 0
+        out = capsys.readouterr().out
+        listed = {"fit": columns.FITS, "payoff": columns.PAYOFF, "compare": columns.COMPARE, "steps": columns.STEPS}
+        assert all(f"\n  {column} " in out for column in listed.get(name, ()))
+        assert out.count("columns of --") >= 1
 
 
 def test_words_of_both_forms_mean_the_same() -> None:

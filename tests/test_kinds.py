@@ -366,7 +366,8 @@ def test_a_store_of_a_new_kind_alone(here: Path, swept: Path) -> None:
     assert "next: python -m analysis figures --store toys" in said[lines[4]]
     assert (here / "toys-drawn" / "toy_plays-all.svg").exists()
     assert "plays of toys against width" in said[lines[3]]
-    assert "plays  how often it was played" in told(here, "analysis toys --help")["analysis toys --help"]
+    words = "analysis toys --help-columns"
+    assert "plays  how often it was played" in told(here, words)[words]
     assert '<section id="toys"' in (here / "toys.html").read_text()
     done = refused(here, "analysis steps --store toys")
     assert "no study in toys has steps to target: its kinds have no targets" in done

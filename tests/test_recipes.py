@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 REGISTRY = "workloads/registry.py"
 RESIDUAL = "from workloads.models.residual import residual"
-STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {}\n"
+STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {4: _from_4}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
 PLAN = "from results.plans.plan import HasKind, Plan\n"
@@ -56,7 +56,7 @@ REPLACED = {
     "model": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
     "axes": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
     "column": [
-        ("results/plans/schema.py", "SCHEMA_VERSION = 4\n", ""),
+        ("results/plans/schema.py", "SCHEMA_VERSION = 5\n", ""),
         ("results/storage/migrations.py", STEPS, HERE),
     ],
     "source": [

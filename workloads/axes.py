@@ -91,9 +91,9 @@ def activation(x: Array, *names: str) -> Array:
 
 
 def are_divided() -> bool:
-    """Returns whether the partitioner shards named axes of the program being traced."""
+    """Returns whether the partitioner shards named axes of the program being traced. ``activations`` sees such axes."""
     sharding = _SHARDING.get()
-    return sharding is not None and bool(sharding.layout)
+    return _SEEN.get() is not None or (sharding is not None and bool(sharding.layout))
 
 
 def batch_is_divided() -> bool:
@@ -136,7 +136,7 @@ def kept_names(function: Callable[..., Any], *arguments: Any) -> Names:
     """Returns the names that a function gives to tensors by calling ``kept``."""
     token = _NAMES.set([])
     try:
-        jax.eval_shape(function, *arguments)
+        _traced(function, *arguments)
         return tuple(dict.fromkeys(_NAMES.get() or []))
     finally:
         _NAMES.reset(token)
@@ -146,10 +146,15 @@ def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Nam
     """Returns the names and sizes of the axes of all activations that a function names."""
     token = _SEEN.set([])
     try:
-        jax.eval_shape(function, *arguments)
+        _traced(function, *arguments)
         return _SEEN.get() or []
     finally:
         _SEEN.reset(token)
+
+
+def _traced(function: Callable[..., Any], *arguments: Any) -> None:
+    """Calls a function with tracers. JAX would not call the same function again, so it gets a new one."""
+    jax.eval_shape(lambda *arguments: function(*arguments), *arguments)
 
 
 def rounded(tree: Any, precision: str) -> Any:

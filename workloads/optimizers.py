@@ -6,7 +6,7 @@ when they are called, so the registry can be read without them.
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from workloads.workload import STACKED, Array, Params
 
@@ -15,6 +15,7 @@ SCHEDULES = {"constant": 0, "linear": 1, "cosine": 2}
 # Metaparameters of decaying schedules, with values that disable decay: length in budgets, and final factor.
 NO_DECAY = {"decay_fraction": 1.0, "end_learning_rate_factor": 1.0}
 TUNED_DECAY = tuple(NO_DECAY)
+LAYERS = ".stacked_layers"  # key of the list of stacked layers in the path of an optimizer's state
 
 
 def heavy_ball(learning_rate: Array, momentum: Array, nesterov: Array, weight_decay: Array) -> Any:
@@ -140,6 +141,12 @@ def average(params: Params, state: Any) -> Params:
         return contrib.schedule_free_eval_params(state[-1], params)
 
 
+class _Layers(NamedTuple):
+    """Stacked layers, one by one. A node of its own, because a model's parameters may contain lists and tuples."""
+
+    stacked_layers: list[Any]
+
+
 def _of_layers(*parts: Any) -> Any:
     """Chains transformations that depend on a layer's norm or shape, and applies them to each stacked layer."""
     import jax
@@ -148,18 +155,31 @@ def _of_layers(*parts: Any) -> Any:
 
     rule = _chain(*parts)
 
-    def apart(tree: Any) -> Any:
-        if not isinstance(tree, dict):
-            return tree
-        return {name: layers(below) if name.startswith(STACKED) else apart(below) for name, below in tree.items()}
+    def is_stack(name: object) -> bool:
+        return isinstance(name, str) and name.startswith(STACKED)
 
-    def layers(stack: Any) -> list[Any]:
-        return [jax.tree.map(operator.itemgetter(i), stack) for i in range(len(jax.tree.leaves(stack)[0]))]
+    def has_stack(tree: Any) -> bool:
+        return isinstance(tree, dict) and any(map(is_stack, tree))
+
+    def apart(tree: Any) -> Any:
+        return jax.tree.map(parted, tree, is_leaf=has_stack)
+
+    def parted(tree: Any) -> Any:
+        if not has_stack(tree):
+            return tree
+        return {name: layers(below) if is_stack(name) else apart(below) for name, below in tree.items()}
+
+    def layers(stack: Any) -> _Layers:
+        count = len(jax.tree.leaves(stack)[0])
+        return _Layers([jax.tree.map(operator.itemgetter(i), stack) for i in range(count)])
+
+    def stacked(tree: Any) -> Any:
+        return (
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), *tree.stacked_layers) if isinstance(tree, _Layers) else tree
+        )
 
     def together(tree: Any) -> Any:
-        if isinstance(tree, list):
-            return jax.tree.map(lambda *leaves: jnp.stack(leaves), *tree)
-        return {name: together(below) for name, below in tree.items()} if isinstance(tree, dict) else tree
+        return jax.tree.map(stacked, tree, is_leaf=lambda below: isinstance(below, _Layers))
 
     def update(grads: Any, state: Any, params: Params = None) -> tuple[Any, Any]:
         updates, state = rule.update(apart(grads), state, apart(params))

@@ -53,7 +53,7 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record "
-        "files, without TensorFlow. Existing data sets are kept.",
+        "files, without TensorFlow. Existing data sets are kept.\n\n  python -m workloads.prepare mnist\n",
         epilog="NAME is one of\n" + "\n".join(lines) + "\nOther data sets need no preparation.\n\n"
         "The command starts by printing the time, disk and memory that it needs.\n"
         "Without a network, put the downloaded files into DIR/downloads/manual/NAME and keep their names.",

@@ -4,11 +4,12 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from results.bad_input import BadInput, check_choice, first_line
-from workloads import losses, optimizers, packages
+from workloads import checks, losses, optimizers, packages
 from workloads.datasets import (
     in_memory,
     movielens,
@@ -282,7 +283,7 @@ def tuned(optimizer: str, schedule: str) -> Names:
 
 
 def dataset(name: str, source: Options | None = None) -> Dataset:
-    """Returns the registry row of a data set.
+    """Returns the registry row of a data set. Data sets of other packages are checked whenever they are loaded.
 
     Args:
       name: a key of DATASETS or OWN_DATASETS, or a qualified name.
@@ -302,7 +303,19 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
         raise BadInput(f"dataset {name} cannot be built ({type(error).__name__}: {first_line(error)})") from None
     if not isinstance(row, Dataset):
         raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
-    return row
+    return row._replace(load=functools.partial(checks.load, name, row))
+
+
+@functools.lru_cache(maxsize=32)
+def check_own(dataset_name: str, model: str, optimizer: str, source: str, options: str) -> None:
+    """Raises BadInput if names of other packages refer to a data set and a model that cannot be trained.
+
+    Args:
+      dataset_name, model, optimizer: names.
+      source, options: options of the data set and of the model, as JSON.
+    """
+    row = dataset(dataset_name, json.loads(source))
+    checks.check_network(row, workload(row, model, json.loads(options), optimizer), model)
 
 
 def tunable(row: Dataset, optimizer: str, schedule: str) -> Names:

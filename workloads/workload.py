@@ -201,7 +201,7 @@ class Optimizer(NamedTuple):
 
     Attributes:
       update_rule: ``(**metaparameters) -> optax.GradientTransformation``. Metaparameters are traced scalars. Optimizers
-        that share an update rule share compiled programs.
+        that share an update rule and ``evaluated`` share compiled programs.
       tuned: names of the metaparameters that a search space must contain.
       defaults: values of the other metaparameters. A space may override those in ``registry.OPTIONAL``.
       evaluated: ``(params, state) -> params``, which returns the parameters to evaluate. Defaults to the trained

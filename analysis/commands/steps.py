@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
-    shown = table[[*names, *columns.DIFFERS]]
+    shown = table[[*names, *columns.UNIT, *columns.DIFFERS]]
     output.print_table(shown, lambda: f"{as_text(table)}\n\n{_next(options, table)}")
 
 

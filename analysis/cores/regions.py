@@ -18,14 +18,13 @@ from scipy.optimize import brentq, nnls
 REPORTED = 3  # reported terms: serial, parallel, communication
 MOST = 2.0**40  # core count at which the search stops
 _PRECISION = 1e-7  # relative precision of an interval end
-_TWICE_ALONE = np.array([2.0, 2.0, 0.0, 0.0, 0.0, 0.0])  # twice the seconds that each time takes on one core
 
 
 class Region(NamedTuple):
     """The data that define a region, in float64.
 
     Attributes:
-      most: largest measured core count. The law may have a jump beyond half of it.
+      fewest, most: smallest and largest measured core count. The law may have a jump beyond half of the largest.
       shares: [n, 6], ``terms`` divided by the seconds of a first fitted law, and by their ``unit``. A time of 1 is as
         long as an epoch.
       unit: [6], factors that convert the terms from seconds to these relative times.
@@ -34,6 +33,7 @@ class Region(NamedTuple):
       bound: upper bound on the misfit.
     """
 
+    fewest: float
     most: float
     shares: np.ndarray
     unit: np.ndarray
@@ -57,7 +57,7 @@ def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: fl
     most = float(cores.max())
     shares = terms(cores, most) / scale[:, None]
     unit = shares.max(axis=0)
-    return Region(most, shares / unit, unit, seconds / scale, noise)
+    return Region(float(cores.min()), most, shares / unit, unit, seconds / scale, noise)
 
 
 def terms(cores: np.ndarray, most: float) -> np.ndarray:
@@ -93,7 +93,10 @@ def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
 
 
 def of_cores(points: Region, best: float) -> tuple[float, float]:
-    """Returns the range, over all laws in the region, of the core count at which half of the time is lost."""
+    """Returns the range, over all laws in the region, of the core count at which half of the time is lost.
+
+    No time counts as lost on the fewest cores measured.
+    """
 
     def excess(ln_cores: float, side: int) -> float:
         return _misfit(points, _losing(points, math.exp(ln_cores), side)) - points.bound
@@ -101,11 +104,13 @@ def of_cores(points: Region, best: float) -> tuple[float, float]:
     farthest = math.log(MOST)
     middle = min(math.log(best), farthest)
     high = math.inf
-    # If the bound is not reached, the end is one core, or open.
-    low = 0.0 if excess(0.0, 1) <= 0 else brentq(excess, 0.0, middle, args=(1,), rtol=_PRECISION)
+    # If the bound is not reached, the end is the fewest cores, or open. At the best value itself, rounding decides.
+    first = math.log(points.fewest)
+    if excess(first, 1) > 0:
+        first = min(middle, brentq(excess, first, middle + _PRECISION, args=(1,), rtol=_PRECISION))
     if excess(farthest, -1) > 0:
         high = math.exp(brentq(excess, middle, farthest, args=(-1,), rtol=_PRECISION))
-    return math.exp(low), high
+    return min(math.exp(first), best), high
 
 
 def _losing(points: Region, cores: float, side: int) -> np.ndarray:
@@ -114,7 +119,8 @@ def _losing(points: Region, cores: float, side: int) -> np.ndarray:
     The times of these laws form a cone: lost · times >= 0 for side 1. The edges of the cone are the terms on this side,
     and pairs of terms from both sides that cancel.
     """
-    lost = side * (cores * terms(np.array(cores), points.most) - _TWICE_ALONE) / points.unit
+    twice = 2 * points.fewest * terms(np.array(points.fewest), points.most)
+    lost = side * (cores * terms(np.array(cores), points.most) - twice) / points.unit
     toward, away = lost > 0, lost < 0
     # A term on one side, with the amount of a term on the other side that cancels it.
     these, those = points.shares[:, toward, None] * -lost[away], points.shares[:, away][:, None] * lost[toward, None]
@@ -124,4 +130,6 @@ def _losing(points: Region, cores: float, side: int) -> np.ndarray:
 
 def _misfit(points: Region, columns: np.ndarray, taken: np.ndarray | float = 0.0) -> float:
     """Returns the smallest misfit of ``taken`` [n] plus any non-negative combination of ``columns`` [n, r]."""
-    return float((nnls(columns, points.measured - taken)[1] / points.noise) ** 2)
+    rest = points.measured - taken
+    root = nnls(columns, rest)[1] if columns.shape[1] else np.linalg.norm(rest)
+    return float((root / points.noise) ** 2)

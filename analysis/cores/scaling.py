@@ -13,8 +13,8 @@ for terms that it lacks (``regions``). The noise of a point combines the spread 
 is not divided by the number of epochs, because a slowdown on a shared machine lasts for many epochs. A larger misfit
 widens the intervals. ``misfit`` indicates whether an additional term fits significantly better, or whether no law fits.
 
-At ``critical_cores``, an epoch takes twice as long as with perfect scaling from one core: half of the cores' time is
-lost. Like the critical batch size, it marks the transition from perfect scaling to no gain.
+At ``critical_cores``, an epoch takes twice as long as with perfect scaling from the fewest cores timed: half of the
+cores' time is lost. Like the critical batch size, it marks the transition from perfect scaling to no gain.
 """
 
 import math
@@ -110,7 +110,7 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
     serial, parallel, communication = (
         Interval(*(share / unit * longest for share in each)) for each, unit in zip(ends, points.unit, strict=False)
     )
-    best = _critical(*(shares / points.unit[LAW]).tolist())
+    best = _critical(points.fewest, *(shares / points.unit[LAW]).tolist())
     verdict, critical = _verdict(Interval(best, *regions.of_cores(points, best)), count)
     fastest = max(1.0, math.sqrt(parallel.best / communication.best)) if communication.best > 0 else math.inf
     slows = regions.best(points, LAW[:2])[1] > points.bound
@@ -155,9 +155,13 @@ def _misfit(points: Region, least: float, positive: int) -> Misfit:
     return "scatter" if free > 0 and least > chdtri(free, CHANCE) else "none"
 
 
-def _critical(serial: float, parallel: float, communication: float) -> float:
-    """Returns cores c with c T(c) = 2 T(1): communication c² + (serial − communication) c = 2 serial + parallel."""
-    linear, constant = serial - communication, 2 * serial + parallel
+def _critical(fewest: float, serial: float, parallel: float, communication: float) -> float:
+    """Returns cores c with c T(c) = 2 f T(f), in which f is the ``fewest`` cores timed.
+
+    From one core, this is communication c² + (serial − communication) c = 2 serial + parallel.
+    """
+    linear = serial - communication
+    constant = 2 * fewest * (serial + communication * (fewest - 1)) + parallel
     if communication > 0:
         # The form of the root without cancellation.
         root = math.sqrt(linear**2 + 4 * communication * constant)

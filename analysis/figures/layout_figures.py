@@ -16,9 +16,9 @@ from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
-from analysis.published_steps import COMPARED, MIXTURE, table as steps_table
+from analysis.published_steps import COMPARED, GPU_MIXTURE, MIXTURE, table as steps_table
 from results.aliases import Strings
-from results.costs.step_constants import RANGE
+from results.costs.step_constants import DENSE, RANGES
 from results.grouping import grouped
 from results.papers import published_numbers
 from results.plans.layout import DEVICE
@@ -154,9 +154,9 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields the ratio of predicted to published step times against the number of chips, by chip generation."""
     table = steps_table()
     table = table[table["status"] == COMPARED]
-    goal = "band: stated 90 % range, ring: mixture of experts"
+    goal = "band: stated 90 % range of dense steps, ring: mixture of experts"
     figure, ax = axes("Predictions of published steps", goal)
-    ax.axhspan(1 / RANGE, RANGE, color=INK, alpha=0.08, linewidth=0)
+    ax.axhspan(1 / RANGES[DENSE], RANGES[DENSE], color=INK, alpha=0.08, linewidth=0)
     ax.axhline(1.0, color=INK, linewidth=0.8)
     for style, (chip, own) in zip(draw.styles(), table.groupby("chip", sort=True), strict=False):
         ax.scatter(
@@ -169,12 +169,12 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
             zorder=2,
             **EDGE,
         )
-    mixed = table[table["set"] == MIXTURE]
+    mixed = table[table["set"].isin([MIXTURE, GPU_MIXTURE])]
     ring: Look = {"marker": "o", "facecolors": "none", "edgecolors": INK, "s": 80, "linewidth": 0.9, "zorder": 3}
     ax.scatter(mixed["chips"], mixed["ratio"], **ring)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
-    ticks = (0.5, 0.7, 1.0, 1.4)
+    ticks = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
     ax.yaxis.set_major_locator(FixedLocator(ticks))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -18,6 +18,7 @@ from analysis.payoff.time_to_target import PayOff
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
+from results.plans.recorded import EXAMPLES
 
 FEWEST = 2  # minimum device counts for a picture
 LOOKS = dict(zip(BASES, draw.STYLES, strict=False))
@@ -49,7 +50,7 @@ def pictures(found: Iterable[Answer], what: str = "payoff") -> Pictures:
         names = [
             str(value)
             for name, value in one.subject.names.items()
-            if name not in ("estimate", "trials_per_point", "differs")
+            if name not in ("estimate", "trials_per_point", "differs") and value != EXAMPLES
         ]
         yield Picture((*names, one.device_kind), _picture(one))
     if not drawn:
@@ -101,7 +102,7 @@ def _label(basis: Basis, one: Answer, each: PayOff) -> str:
     by = f"predicted by {one.predicted_by}" if basis == PREDICTED else basis
     words = each.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
-    return f"{by}: {words if words.startswith('not') else f'pays off up to {words} {devices}'}"
+    return f"{by}: {words if words.startswith('unknown') else f'pays off up to {words} {devices}'}"
 
 
 def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:

@@ -76,7 +76,7 @@ def _draw(left: Axes, right: Axes, one: Answer, style: Style, runs: pd.DataFrame
     """Draws one kind of chip in both panels, with runs as short dashes. The left panel also shows doubling gains."""
     pay_off = _of(one)
     words = pay_off.last.in_words()
-    label = f"{one.device_kind}, published: {words if words.startswith('not') else f'pays off up to {words} chips'}"
+    label = f"{one.device_kind}, published: {words if words.startswith('unknown') else f'pays off up to {words} chips'}"
     marks: Look = {"color": style.color, "marker": STYLES[0].marker, "linestyle": style.line, "markersize": 6}
     hours = pay_off.devices / 60
     minutes = [end / 60 for end in (pay_off.seconds, pay_off.low, pay_off.high)]

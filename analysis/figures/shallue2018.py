@@ -22,6 +22,7 @@ from analysis.trials import metaparameters, trials
 from analysis.workload_studies import WorkloadStudies
 from results.durable import Folder
 from results.grouping import grouped
+from results.importers import shallue2018 as importer
 from results.plans.kinds import along
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Rule
@@ -126,7 +127,8 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
             position: one.panel or grid.empty(panels[position][0].title, one.problems[0])
             for position, one in built.items()
         }
-        goals = [_goal(number, _flatten(panels), list(built.values()))]
+        members = _flatten(panels)
+        goals = [_goal(number, members, list(built.values()), _doubts(paper, members))]
         drawn = grid.grid(definitions.TITLES[number], goals, shown, _symbols(panels, built))
         yield Picture((NAME, f"figure{number}"), drawn)
 
@@ -159,6 +161,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
         ordered=ordered and len(lines) > 1,
         goal="" if named else _panel_goal(lines),
         named_by="data, goal" if _data(first) != first.series else "",
+        evaluated=True,
     )
     return BuiltPanel(panel, problems, lines)
 
@@ -294,7 +297,14 @@ def _filter(one: PaperLine) -> TrialFilter | None:
     return has_value
 
 
-def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]) -> str:
+def _doubts(paper: PaperWorkloads, members: Sequence[PaperLine]) -> set[str]:
+    """Returns the reasons why the imported data of a figure may not be the published ones."""
+    workloads = [_workload(paper, member) for member in members]
+    commits = [commit for workload in workloads if workload and workload.recorded for commit in workload.commits]
+    return {doubt for commit in commits for doubt in importer.doubts(commit)}
+
+
+def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel], doubts: set[str]) -> str:
     """Returns the text below the title."""
     first = members[0]
     firsts = sorted({one.first for one in members if one.first})
@@ -320,6 +330,10 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
         goal += " Goals are to the right of the titles."
     for note in dict.fromkeys(f"{one.title}: {one.note}" for one in members if one.note):
         goal += f" {note}."
+    if first.draws == definitions.STEPS:
+        goal += " Steps are those of the first evaluation that reached the goal."
+    if doubts:
+        goal += f" Imported data: {', '.join(sorted(doubts))}."
     if any(not line.curve.rule.strict for one in built for line in one.lines):
         goal += " In studies measured here, all trials count, and equality reaches the target."
     return goal

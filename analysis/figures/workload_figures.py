@@ -79,7 +79,7 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
     for workload, target in requests.each(selection, request):
         same = tuple(getattr(workload, field) for field in pages.FIELDS if field != by)
         goal = None if by == "dataset" else target  # every data set has its own target
-        groups.setdefault((*same, goal), []).append((workload, target))
+        groups.setdefault((*same, workload.unit, goal), []).append((workload, target))
     entries = []
     for key, group in groups.items():
         title = " · ".join(map(str, key[:2]))

@@ -88,12 +88,15 @@ class CurveFits(NamedTuple):
                 best[size] = reached.sort_values(["steps_high", "trial"]).iloc[0]
         return best
 
-    def steps_at(self, batch_size: int) -> float:
-        """Returns the midpoint of the interval of the selected steps to target, or NaN if there is no point."""
+    def steps_at(self, batch_size: int, *, evaluated: bool = False) -> float:
+        """Returns the selected steps to target at a batch size, or NaN if there is no point.
+
+        They are the midpoint of the interval or, with ``evaluated``, its end: the first evaluated step.
+        """
         points = self.selected.points
         position = np.flatnonzero(points.batch_size == batch_size)
-        middle = (regimes.from_zero(points.low) + points.high) / 2
-        return float(middle[position[0]]) if len(position) else math.nan
+        steps = points.high if evaluated else (regimes.from_zero(points.low) + points.high) / 2
+        return float(steps[position[0]]) if len(position) else math.nan
 
 
 @located
@@ -191,8 +194,8 @@ def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     """Returns a table with one row per fit: the curve's name, the estimate and the number of trials per point."""
-    columns = ["dataset", "model", "optimizer", "target_metric", "target_value", *COLUMNS]
-    values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, of, k) for c, of, k in curves]
+    columns = ["dataset", "model", "optimizer", "target_metric", "target_value", "unit", *COLUMNS]
+    values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, c.unit, of, k) for c, of, k in curves]
     return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 

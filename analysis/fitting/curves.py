@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis import kind_views, text, units, workload_studies
+from analysis import kind_views, text, workload_studies
 from analysis.fitting import samples
+from analysis.fitting.regimes import from_zero
 from analysis.fitting.samples import Sample
 from analysis.trials import steps, trials
 from analysis.trials.edges import Edge
@@ -23,6 +24,7 @@ from results.plans.kinds import along
 from results.plans.study import Target, digest
 from results.rules.answers import MINIMUM, Rule
 
+WIDEST = 4.0  # ratio of the ends of an interval of steps to target above which the interval is only a bound
 TrialFilter = Callable[[pd.DataFrame], np.ndarray]  # returns a mask for the rows of a study's trials
 
 
@@ -77,8 +79,7 @@ class Curve(NamedTuple):
     @property
     def unit(self) -> str:
         """The unit of the batch sizes, as text."""
-        commits = self.workload.commits
-        return units.in_words(commits[0].study) if commits else units.EXAMPLES
+        return self.workload.unit
 
     @property
     def shared(self) -> Mapping[str, object]:
@@ -116,8 +117,9 @@ class Points(NamedTuple):
       trial_counts: int[n], number of available trials at each batch size, or None if unknown. Only the first ``trials``
         are used.
       at_edge: ends of the search space at which the best trials cluster, for each batch size, or None if unknown.
-      every: float64[m] for each batch size, the steps to target of all its m trials, infinite if not reached. Only set
-        if some batch sizes have more than ``trials`` trials.
+      every: float64[m] for each batch size, the steps to target of all its m trials: the geometric middle of the
+        interval, 0 if it has no lower end, and infinity if not reached. Only set if some batch sizes have more than
+        ``trials`` trials.
     """
 
     batch_size: np.ndarray
@@ -132,12 +134,41 @@ class Points(NamedTuple):
     at_edge: tuple[Sequence[Edge] | None, ...] = ()
     every: tuple[np.ndarray, ...] = ()
 
+    @property
+    def only_bounded(self) -> np.ndarray:
+        """Whether the steps at each batch size have a bound but no value, bool[n].
+
+        This is so if the target was met at the first evaluation (unless that follows the first step), or if the
+        evaluations before and after it are more than a factor of ``WIDEST`` apart.
+        """
+        bounded = self.high > WIDEST * from_zero(self.low)
+        bounded |= (self.low == 0) & (self.high > 1)
+        if self.every:
+            bounded |= np.array([bool((steps == 0).any()) for steps in self.every])
+        return bounded
+
+    def usable(self) -> "Points":
+        """Returns the points that a fit uses: those that are not ``only_bounded``."""
+        kept = ~self.only_bounded
+        if kept.all():
+            return self
+        places = np.flatnonzero(kept).tolist()
+        return self._replace(
+            batch_size=self.batch_size[kept],
+            low=self.low[kept],
+            high=self.high[kept],
+            weights=self.weights[kept],
+            sample=self.sample and self.sample._replace(low=self.sample.low[kept], high=self.sample.high[kept]),
+            trial_counts=None if self.trial_counts is None else self.trial_counts[kept],
+            at_edge=tuple(self.at_edge[i] for i in places) if self.at_edge else (),
+            every=tuple(self.every[i] for i in places) if self.every else (),
+        )
+
 
 def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
     commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(overview.folder))
     by_name = {commit.name: commit for commit in commits}
-    units.check(commit.study for commit in commits)
     unsorted = [
         of_workload(workload, target)
         for target, descriptions in steps.targets(overview, request).items()
@@ -247,13 +278,13 @@ def points(curve: Curve) -> Points:
 
 
 def _steps(rows: pd.DataFrame) -> np.ndarray:
-    """Returns the steps to target of m trials, float64[m], infinite if the target was not reached."""
-    return samples.trial_steps(*(rows[end].to_numpy(np.float64) for end in ("steps_low", "steps_high")))
+    """Returns the steps to target of m trials, as in ``Points.every``: float64[m]."""
+    return samples.geometric_steps(*(rows[end].to_numpy(np.float64) for end in ("steps_low", "steps_high")))
 
 
 def _notes_on_runs(curve: Curve) -> list[str]:
-    """Returns notes about imported runs: the unit of the batch sizes, and metrics that were not averaged."""
-    notes = [] if curve.unit == units.EXAMPLES else [f"batch sizes in {curve.unit}"]
+    """Returns a note about imported runs whose metrics were not averaged."""
+    notes = list[str]()
     if any(commit.plan.get("details", {}).get("raw") for commit in curve.workload.commits):
         notes.append("first crossing of every logged row, which is biased low if the metric is noisy")
     return notes

@@ -1,9 +1,9 @@
 """Extents: how far larger batches pay off and stay efficient, for any shape of the curve.
 
-Steps to target S are interpolated between batch sizes, linearly in log-log space. *Pays up to* is the first batch size
-B at which S(B / 2) / S(B) - 1 falls below the gain. *Efficient up to* is the largest B for which B S(B) is at most 1.2
-times its minimum over the measured batch sizes. This is the critical batch size of Zhang et al. 2024, arXiv 2410.21676,
-restricted to the data.
+Steps to target S are interpolated between batch sizes, linearly in log-log space. *Pays up to* is the batch size B
+after the last doubling with S(B / 2) / S(B) - 1 of at least the gain, if all doublings before it gain as much.
+*Efficient up to* is the largest B for which B S(B) is at most 1.2 times its minimum over the measured batch sizes. The
+critical batch size of Zhang et al. 2024, arXiv 2410.21676, is similar, but refers to B = 256 instead of the minimum.
 
 The answers are weighted quantiles over the curves of ``curve_prior``. The weight of a curve is exp(-misfit / 2), and
 its height is free. The noise of a point has three parts: selection noise from its trials, the distance between
@@ -250,7 +250,7 @@ def _answers(batch_size: tuple[float, ...], name: str, gain: float) -> _Answers:
 
 
 def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -> np.ndarray:
-    """Returns ln of the first batch size at which doubling from half this size gains less than ``gain``.
+    """Returns ln of the batch size after the last doubling that gains at least ``gain``, as all before it do.
 
     Args:
       ln_batch: float64[n], sorted.

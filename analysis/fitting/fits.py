@@ -1,9 +1,9 @@
 """Fits: the critical batch size of every curve in a store or in a file of points."""
 
 import io
-from collections.abc import Hashable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,13 @@ from analysis.fitting import (
 )
 from analysis.fitting.assumptions import Check
 from analysis.fitting.curves import Curve, Points
-from analysis.fitting.extents import GAIN, UNKNOWN, Extents
+from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.narrowing import Narrowing
+from analysis.workload_studies import CURVE_COLUMNS
 from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest, number_of
-from results.printing import Report
+from results.printing import Report, say
+from results.rules import definitions
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.
@@ -39,14 +41,14 @@ OF_SEARCH = ("trials", "search", "space")  # assumptions that do not concern the
 KEPT = ("pays up to", "efficient up to", "critical batch size")
 LEAST = ("sharpness", "half the trials", "model error", "s_min", "verdict")  # a narrow terminal drops these first
 MEANING = (
-    "pays up to: the first batch size at which doubling trains less than {gain:g} % faster, if a step takes the same "
-    "time on twice the devices.\nefficient up to: the last batch size that needs at most 1.2 times the fewest examples."
-    "\nBoth hold {shape}, with a 90 % interval. Each end is a 95 % bound."
+    f"pays up to: {definitions.PAYS_UP_TO}.\nefficient up to: {definitions.EFFICIENT_UP_TO}.\nBoth hold {{shape}}, "
+    "with a 90 % interval. Each end is a 95 % bound."
 )
 SHAPE = {False: "for any smooth shape: an average over 150,000 curves", True: "for any convex curve"}
 LIMITS = (
-    "critical batch size: if the curve is a hyperbola, or one with a softer or sharper knee. Assumed: slope -1 at "
-    "small batch sizes, a flat plateau, a knee equally sharp on both sides, a search equally hard at every batch size."
+    f"critical batch size: {definitions.CRITICAL_BATCH_SIZE}, if the curve is a hyperbola, or one with a softer or "
+    "sharper knee. Assumed: slope -1 at small batch sizes, a flat plateau, a knee equally sharp on both sides, a "
+    "search equally hard at every batch size."
     "\nIf the data contradict one of these, no interval is reported.\nThese checks can miss. A true slope of -0.85 "
     "shifts the estimate by 0.75 octaves. It is detected in half of low-noise curves and rarely in noisy ones.\n"
     "Look at the figures as well as the numbers, and at `fit --checks`."
@@ -80,56 +82,72 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
     notes = [distinction, *points.notes] if distinction else [*points.notes]
     if points.refusal:
         return PointsFit(points, None, "not_identified", "; ".join([*notes, points.refusal]))
-    # A target met at the first evaluation gives only an upper bound, unless that evaluation follows the first step.
-    only_bounded = (points.low == 0) & (points.high > 1)
-    if only_bounded.any():
-        where = text.batch_sizes(points.batch_size[only_bounded])
-        notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
-    n = int((~only_bounded).sum())
+    used = points.usable()
+    notes += _bounds(points)
+    n = len(used.batch_size)
     if n < FEWEST_BATCH_SIZES:
-        usable = "usable " if only_bounded.any() or points.notes else ""
+        usable = "usable " if n < len(points.batch_size) or points.notes else ""
         found = f"only {number_of(n, f'{usable}batch size')}" if n else "no usable batch size"
         notes.append(f"{found}, but a fit needs {FEWEST_BATCH_SIZES}")
-        if only_bounded.any():
-            notes.append("ask for a harder target")
+        if n < len(points.batch_size):
+            notes.append("ask for a harder target, or evaluate more often")
         return PointsFit(points, None, "not_identified", "; ".join(notes))
-    sample = points.sample
+    sample = used.sample
     left_out = samples.left_out(sample.low, sample.high) if sample and sample.is_shared else None
     evidence = samples.evidence(sample.low[None], sample.high[None]) if sample else None
-    fit = regimes.fit(points.batch_size, points.low, points.high, points.weights, left_out, evidence)
+    fit = regimes.fit(used.batch_size, used.low, used.high, used.weights, left_out, evidence)
     reason = "; ".join([*notes, *fit.caveats])
     shift = float("nan") if np.isnan(fit.critical_batch_size) else fit.shape.shift
-    return PointsFit(points, fit, fit.verdict, reason, extents_of(points), shift, assumptions.check(fit, points))
+    return PointsFit(points, fit, fit.verdict, reason, extents_of(points), shift, assumptions.check(fit, used))
+
+
+def _bounds(points: Points) -> list[str]:
+    """Returns notes on batch sizes at which the steps are only bounded."""
+    bounded, at_first = points.only_bounded, points.low == 0
+    notes = []
+    if (bounded & at_first).any():
+        where = text.batch_sizes(points.batch_size[bounded & at_first])
+        notes.append(f"the target was met at the first evaluation at {where}, which is only a bound")
+    if (bounded & ~at_first).any():
+        where = text.batch_sizes(points.batch_size[bounded & ~at_first])
+        notes.append(f"evaluations are more than a factor of {curves.WIDEST:g} apart at {where}, which is only a bound")
+    return notes
 
 
 def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = False) -> Extents | None:
-    """Returns how far larger batches pay off and stay efficient, if enough batch sizes reached the target.
+    """Returns how far larger batches pay off and stay efficient, or None if too few batch sizes are usable.
 
     Args:
       points: points of a curve.
       gain: required speed-up per doubling, as a fraction.
       assume_nothing: whether to allow every convex curve equally, instead of averaging over the prior curves.
     """
-    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
+    data = data_of(points)
+    if data is None:
         return None
     method = convex_profile if assume_nothing else extents
-    data = data_of(points)
     return method.estimate(*data[:4], gain, data.share)
 
 
-def data_of(points: Points) -> extents.Data:
-    """Returns the data for ``extents_of``. Batch sizes with extra trials use the expected best of ``points.trials``."""
-    ends = regimes.from_zero(points.low), points.high
-    low, high, share = narrowing.expected_best(*ends, points.every, points.trials or 1)
-    return extents.Data(points.batch_size, low, high, minimum_variance(points), share)
+def data_of(points: Points) -> extents.Data | None:
+    """Returns the data for ``extents_of``, or None if fewer than ``FEWEST_BATCH_SIZES`` batch sizes are usable.
+
+    Batch sizes with extra trials use the expected best of ``points.trials``.
+    """
+    used = points.usable()
+    if points.refusal or len(used.batch_size) < FEWEST_BATCH_SIZES:
+        return None
+    ends = regimes.from_zero(used.low), used.high
+    low, high, share = narrowing.expected_best(*ends, used.every, used.trials or 1)
+    return extents.Data(used.batch_size, low, high, minimum_variance(used), share)
 
 
 def narrowed(points: Points, gain: float = GAIN) -> Narrowing | None:
     """Returns the expected interval widths after more trials, if the selection noise can be estimated."""
-    if points.refusal or len(points.batch_size) < FEWEST_BATCH_SIZES:
-        return None
     data = data_of(points)
-    return None if data.variance is None else narrowing.expected(*data[:3], data.variance, gain, data.share)
+    if data is None or data.variance is None:
+        return None
+    return narrowing.expected(*data[:3], data.variance, gain, data.share)
 
 
 def halved_by(points: Points, gain: float = GAIN) -> tuple[float, float]:
@@ -165,8 +183,20 @@ def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, lis
     empty = {name for name in DIFFERS if name in rows and rows[name].isna().all()}
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS, *empty}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
+    for column in [each for each in grouping if _splits(rows, each, grouping)]:
+        say(f"note: column {column} splits the points into {len(groups)} curves. Remove it if they are one curve.")
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
     return names, [of_points(_points(group)) for group in progress.track(groups, "fit", " curves", report)]
+
+
+def _splits(rows: pd.DataFrame, column: str, grouping: Sequence[str]) -> bool:
+    """Returns whether batch sizes would occur only once in each curve without a column that is not a usual name."""
+    others = [each for each in grouping if each != column]
+    return (
+        column not in CURVE_COLUMNS
+        and rows[column].nunique() > 1
+        and not rows.duplicated([*others, "batch_size"]).any()
+    )
 
 
 def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | None = None) -> PointsFit:
@@ -182,7 +212,10 @@ def of_steps(batch_size: pd.Series, steps: pd.Series, steps_low: pd.Series | Non
 
 
 def read_points(file: Path) -> pd.DataFrame:
-    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN if not reached), the others as text."""
+    """Reads a file's rows: batch_size, steps_low and steps_high as float64 (NaN if not reached), the others as text.
+
+    A column steps has the upper ends. The steps are exact without a column steps_low.
+    """
     try:
         rows = pd.read_csv(io.BytesIO(bounds.text(file)), dtype=str)
     except OSError as error:
@@ -191,25 +224,28 @@ def read_points(file: Path) -> pd.DataFrame:
     except ValueError as error:  # empty, not text, or ragged
         raise BadInput(f"--points {file} is not a CSV table ({str(error).strip()})") from None
     columns = list(map(str, rows.columns))
-    ends = ["steps_low", "steps_high"]
-    exact = "steps" in columns and not set(ends) <= set(columns)
+    if {"steps", "steps_high"} <= set(columns):
+        raise BadInput(f"--points {file} has columns steps and steps_high, which mean the same. Keep one of them.")
+    ends = ["steps_low", "steps" if "steps" in columns else "steps_high"]
+    exact = "steps" in columns and "steps_low" not in columns
     for column in ["batch_size", "steps"] if exact else ["batch_size", *ends]:
         if column not in columns:
             instead = "" if column == "batch_size" else ", or a column steps"
             logs = f". {_LOGS}" if column != "batch_size" and "step" in columns else ""
             raise BadInput(f"--points {file} lacks a column {column}{instead}; {nearest(column, columns)}{logs}")
         numbers = pd.to_numeric(rows[column], errors="coerce").astype(np.float64)
-        small = numbers < 0 if column in ends else numbers <= 0
+        small = numbers < 0 if column in ("steps_low", "steps_high") else numbers <= 0
         missing = rows[column].isna() if column == "batch_size" else False
         _refuse(file, (numbers.isna() & rows[column].notna()) | small | np.isinf(numbers) | missing, column, rows)
         rows[column] = numbers
     if exact:
-        rows = rows.assign(steps_low=rows["steps"], steps_high=rows["steps"])
+        rows = rows.assign(steps_low=rows["steps"])
+    rows = rows.rename(columns={"steps": "steps_high"})
     crossed = rows["steps_low"] > rows["steps_high"]
     if crossed.any():
         row = int(np.argmax(crossed))
-        low, high = (f"{rows[end].iloc[row]:g}" for end in ends)
-        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above steps_high {high}. Swap them.")
+        low, high = (f"{rows[end].iloc[row]:g}" for end in ("steps_low", "steps_high"))
+        raise BadInput(f"--points {file}: line {row + 2} has steps_low {low} above {ends[1]} {high}. Swap them.")
     if rows.empty:
         raise BadInput(f"--points {file} has no rows")
     return rows
@@ -236,7 +272,7 @@ def _points(rows: pd.DataFrame) -> Points:
     if dropped:
         notes.append(f"left out: {text.batch_sizes(dropped)}, at which no trial reached the target")
     high = finished["steps_high"].to_numpy()
-    low = finished["steps_low"].fillna(finished["steps_high"]).to_numpy()
+    low = finished["steps_low"].fillna(0).to_numpy()  # without a lower end, the steps are only bounded
     return Points(finished["batch_size"].to_numpy(), low, high, np.ones(len(high)), None, tuple(notes), refusal)
 
 
@@ -296,15 +332,12 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
     for i, row in enumerate(table.to_dict("records"), start=1):
         shift, error = row["half_trials_octaves"], row["model_error_octaves"]
         cells = {"": str(i)} | {name: "" if pd.isna(row[name]) else str(row[name]) for name in naming}
-        pays, efficient, critical = (
-            _in_words(row, verdict, name)
-            for verdict, name in (
-                ("pays_verdict", "pays_up_to"),
-                ("efficient_verdict", "efficient_up_to"),
-                ("verdict", "critical_batch_size"),
-            )
-        )
-        cells |= {"pays up to": pays, "efficient up to": efficient, "critical batch size": critical}
+        in_doubt = not set(OF_SEARCH).isdisjoint(row["doubts"].split(", "))
+        for heading, name in (("pays up to", "pays"), ("efficient up to", "efficient")):
+            extent = Extent(*(row[f"{name}_up_to{end}"] for end in ("", "_low", "_high")), row[f"{name}_verdict"])
+            cells[heading] = extent_in_words(extent, in_doubt=in_doubt)
+        critical = (row[f"critical_batch_size{end}"] for end in ("", "_low", "_high"))
+        cells["critical batch size"] = text.answer(*critical, row["verdict"])
         cells |= {
             "verdict": text.verdict_in_words(row["verdict"], in_doubt=bool(row["doubts"])),
             "s_min": text.number(row["s_min"]),
@@ -322,7 +355,7 @@ def as_text(table: pd.DataFrame, gain: float = GAIN, *, assume_nothing: bool = F
         notes.append("`fit --checks` shows the evidence for each doubt")
     notes += what_to_pay_for(table)
     shown = text.table(rows, [*naming, "verdict"], least=LEAST, kept=KEPT)
-    meaning = MEANING.format(gain=100 * gain, shape=SHAPE[assume_nothing])
+    meaning = MEANING.format(gain=f"{100 * gain:g}", shape=SHAPE[assume_nothing])
     return "\n".join([shown, "", *notes, "", meaning, LIMITS])
 
 
@@ -343,11 +376,6 @@ def what_to_pay_for(table: pd.DataFrame) -> list[str]:
         "stays the expected best of the same number of trials. Taking the best of all trials narrows it less, and "
         "repeats cannot halve it."
     ]
-
-
-def _in_words(row: Mapping[Hashable, Any], verdict: str, name: str) -> str:
-    """Formats an answer of ``table``: ``96 [64, 210]``, ``at least 64 (best 96)``, ``at most 8`` or ``unknown``."""
-    return text.answer(row[name], row[f"{name}_low"], row[f"{name}_high"], row[verdict])
 
 
 def critical_in_words(points_fit: PointsFit) -> str:
@@ -371,17 +399,23 @@ def extents_in_words(points_fit: PointsFit) -> tuple[str, str]:
       about the search is contradicted.
     """
     in_doubt = bool(extent_doubts(points_fit))
-    pays, efficient = (
-        text.with_doubt(text.answer(*one), one.verdict, in_doubt=in_doubt)
-        for one in points_fit.extents or (UNKNOWN, UNKNOWN)
-    )
+    pays, efficient = (extent_in_words(one, in_doubt=in_doubt) for one in points_fit.extents or (UNKNOWN, UNKNOWN))
     return pays, efficient
+
+
+def extent_in_words(extent: Extent, *, in_doubt: bool) -> str:
+    """Formats one of the answers of ``extents_in_words``."""
+    return text.with_doubt(text.answer(*extent), extent.verdict, in_doubt=in_doubt)
+
+
+def bound_in_words(extent: Extent, points_fit: PointsFit) -> str:
+    """Formats an answer of a curve as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
+    return text.with_doubt(text.bound(*extent), extent.verdict, in_doubt=bool(extent_doubts(points_fit)))
 
 
 def pays_in_words(points_fit: PointsFit) -> str:
     """Formats the estimate *pays up to* as ``96 [64, 210]``, ``at least 64, in doubt`` or ``unknown``."""
-    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
-    return text.with_doubt(text.bound(*pays), pays.verdict, in_doubt=bool(extent_doubts(points_fit)))
+    return bound_in_words(points_fit.extents.pays if points_fit.extents else UNKNOWN, points_fit)
 
 
 def verdict_in_words(points_fit: PointsFit) -> str:

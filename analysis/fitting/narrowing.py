@@ -68,8 +68,8 @@ def expected_best(
 
     Args:
       low, high: float64[n], bounds on the best of the first ``some`` trials, which lies in (low, high]. low > 0.
-      every: [n], the steps to target of all trials at each batch size, infinite if not reached, or empty if all have
-        ``some``.
+      every: [n], the steps to target of all trials at each batch size: the geometric middle of each interval, so that
+        trials that share an interval stay inside it. Infinite if not reached. Empty if all have ``some`` trials.
       some: number of trials.
 
     Returns:

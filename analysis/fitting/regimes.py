@@ -26,12 +26,13 @@ from analysis.fitting.profiles import (
 )
 from analysis.fitting.shapes import ShapeChecks, TrialEvidence
 from analysis.text import Verdict
+from results.rules import definitions
 
 OCTAVES_BELIEVED = 4  # octaves beyond the data in which B* may lie, for the probabilities of regimes
 WITHIN = 1.2  # within a regime, the curve stays within 20 % of its limit
 SHOWN = 0.8  # minimum probability for naming a regime
 COARSEST = 2.0  # a larger evaluation interval at the largest batch size cannot show a plateau
-REGIMES = ("perfect scaling", "diminishing returns", "maximal data parallelism")
+REGIMES = tuple(definitions.REGIMES)
 
 
 class Fit(NamedTuple):

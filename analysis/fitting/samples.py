@@ -95,6 +95,15 @@ def trial_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(middle), np.inf, middle)
 
 
+def geometric_steps(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Returns each trial's steps to target: the geometric middle of the interval, or infinity if not reached.
+
+    It is 0 if the target was met at the first evaluation, so that the steps are unknown, unless that is the first step.
+    """
+    middle = np.sqrt(np.where(high == 1, from_zero(low), low) * high)
+    return np.where(np.isnan(middle), np.inf, middle)
+
+
 def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point | None]:
     """Returns each trial's position in its search space. Equal points have equal positions even in different spaces.
 

@@ -59,7 +59,9 @@ def estimate(one: CurveFits, quantity: Quantity, up_to: float = math.inf) -> Gro
       quantity: a rate.
       up_to: largest batch size to use, such as the critical batch size.
     """
-    rates = {size: value for size in sorted(one.trials) if size <= up_to and (value := _best(one, size, quantity))}
+    usable = one.selected.points.usable().batch_size  # at others, it is unknown which trials needed the fewest steps
+    sizes = [size for size in sorted(one.trials) if size <= up_to and size in usable]
+    rates = {size: value for size in sizes if (value := _best(one, size, quantity))}
     if len(rates) < FEWEST:
         return None
     ln_batch, ln_rate = np.log(list(rates)), np.log(list(rates.values()))

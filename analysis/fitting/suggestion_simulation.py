@@ -71,7 +71,8 @@ class Search:
         """Returns the points computed from the first trials at the given batch sizes (by index)."""
         rows = sorted(counts)
         low, high = (np.fmin.reduce(each[rows, :TRIALS], axis=1) for each in (self._low, self._high))
-        every = [self._steps[i, : counts[i]] for i in rows]
+        middle = samples.geometric_steps(self._low, self._high)
+        every = [middle[i, : counts[i]] for i in rows]
         low, high, share = narrowing.expected_best(low, high, every, TRIALS)
         variance = weights.minimum_variance(self._steps[rows, :TRIALS])
         return Data(self.batch_size[rows], low, high, variance, share)

@@ -73,9 +73,9 @@ picture.show(batch_figures.steps_to_target([one]))
 #
 # Two answers do not depend on the shape of the curve:
 #
-# - *pays up to*: the first batch size at which doubling the batch and the devices trains less than 20 % faster, if a
-#   step takes the same time.
-# - *efficient up to*: the last batch size that needs at most 1.2 times the fewest examples of any batch size.
+# - *pays up to*: the batch size after the last doubling of batch and devices that still trains at least 20 % faster, if
+#   a step takes the same time.
+# - *efficient up to*: the largest batch size that needs at most 1.2 times the fewest examples of any batch size tried.
 #
 # Each has a 90 % interval. If an end is open, the other one is a 95 % bound.
 
@@ -88,8 +88,9 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# The next table lists the data of the picture and the probability of each regime. Perfect scaling means within 20 % of
-# the line, and maximal data parallelism means within 20 % of the plateau.
+# The next table lists the data of the picture and the probability of each regime. Perfect scaling is the
+# regime in which at most 20 % more examples are needed than on the line of perfect scaling. Maximal data parallelism is
+# the regime in which at most 20 % more steps are needed than on the plateau.
 
 # %%
 points = one.selected.points

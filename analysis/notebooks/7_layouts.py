@@ -100,8 +100,8 @@ picture.show(layout_figures.predicted(layouts))
 # %% [markdown]
 # ## Compiled for TPUs without a TPU
 #
-# The table shows Mesh-TensorFlow's layout of BERT and of its variant with 4.8 billion parameters, compiled for 512 TPU
-# v3 cores: bytes held and sent, and layouts that do not fit.
+# The table shows Mesh-TensorFlow's layout of BERT and of a BERT with 4.96 billion parameters, compiled for 512 TPU v3
+# cores: bytes held and sent, and layouts that do not fit.
 
 # %%
 ahead = measured_layouts.table([one for one in layouts if one.study.engine_name == AHEAD])

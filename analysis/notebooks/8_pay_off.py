@@ -35,9 +35,10 @@ STORE = releases.release()
 # ## Independent of hardware
 #
 # If the batch and the devices are doubled together at constant seconds per step, only the curve matters. A doubling
-# pays off if training is at least 20 % faster, where 100 % is perfect. *Pays up to* is the first batch size at which a
-# doubling gains less, and *efficient up to* the last one that needs at most 1.2 times the fewest examples. Neither
-# depends on the shape of the curve. For the published curves of Shallue et al. (2018):
+# pays off if training is at least 20 % faster, where 100 % is perfect. *Pays up to* is the batch size after the last
+# doubling of batch and devices that still trains at least 20 % faster, if a step takes the same time. *Efficient up to*
+# is the largest batch size that needs at most 1.2 times the fewest examples of any batch size tried. Neither depends on
+# the shape of the curve. For the published curves of Shallue et al. (2018):
 
 # %%
 ENDS = ["", "_low", "_high"]

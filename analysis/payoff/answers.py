@@ -28,15 +28,17 @@ from results.bad_input import BadInput, check_choice
 from results.durable import Folder
 from results.located import located
 from results.papers import published_numbers
+from results.plans.recorded import EXAMPLES, SEQUENCES
 from results.plans.study import TargetRequest
 from results.printing import Report
+from results.rules import definitions
 
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (
-    "A doubling pays off if it makes training faster by {gain:g} % or more (100 % is perfect). Intervals "
+    "A doubling pays off if it makes training faster by {gain} % or more (100 % is perfect). Intervals "
     "are of 90 %, and each end is a 95 % bound.",
-    "pays up to: devices and batch doubled together at the same seconds per step, for any hardware. efficient up to: "
-    "the last batch size that needs at most 1.2 times the fewest examples. Both hold for any smooth shape.",
+    f"pays up to: {definitions.PAYS_UP_TO}, for any hardware. efficient up to: {definitions.EFFICIENT_UP_TO}. Both "
+    "hold for any smooth shape.",
 )
 HOURS_INTERVAL, PRICE_INTERVAL, BEATEN = "90 % of hours", "90 % of price", "beaten"  # columns for a reader
 BEFORE, RUNS = "before step 1", "runs"  # columns of runs with given steps
@@ -108,6 +110,17 @@ class Answer(NamedTuple):
         """Returns ``measured``, ``predicted`` or ``published``."""
         found = {MEASURED: self.measured, PREDICTED: self.predicted, PUBLISHED: self.published}
         return found[basis]
+
+    def extents_in_words(self) -> tuple[str, str]:
+        """Formats *pays up to* and *efficient up to* as ``fit`` does, without best estimates of bounds.
+
+        These are in ``notes``, because tables are narrow. Both are empty for a factorization.
+        """
+        curve = self.subject.steps
+        if not isinstance(curve, PointsFit):
+            return "", ""
+        pays, efficient = (fits.bound_in_words(one, curve) for one in (self.pays, self.efficient))
+        return pays, efficient
 
     @property
     def is_timed(self) -> bool:
@@ -194,6 +207,7 @@ def of_paper(source: str, report: Report | None = None) -> list[Subject]:
     naming = ["dataset", "model", "optimizer", "metric", "target_value"]
     groups = list(every[every["source"] == source].groupby(naming, sort=False))
     names = pd.DataFrame([key for key, _ in groups], columns=[*naming[:3], "target_metric", "target_value"])
+    names["unit"] = EXAMPLES
     tracked = progress.track(groups, "fit", " curves", report)
     return _of_fits(names, [fits.of_steps(own["batch_size"], own["steps"]) for _, own in tracked])
 
@@ -225,6 +239,7 @@ def of_gpt3() -> Subject:
     numbers = {"examples": examples, "least": initial.min(), "most": initial.max()}
     notes = tuple(words.format(**numbers) for words in OF_GPT3)
     names = {name: rows[name].iloc[0] for name in (*NAMES, "target_metric", "target_value")}
+    names["unit"] = f"{SEQUENCES} of {runs['length'].iloc[0]:,} tokens"
     return _of_runs(names, rows, "MLPerf Training", notes)
 
 
@@ -416,14 +431,12 @@ def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
     """Returns notes on extents with an open end."""
     notes = []
     for name, one in zip(("pays", "efficient"), extents, strict=True):
-        if np.isnan(one.high):
-            notes.append(
-                f"{name} up to: the interval reaches the largest batch size in the data, {batch_sizes[-1]:,.10g}"
-            )
-        if np.isnan(one.low):
-            notes.append(
-                f"{name} up to: the interval reaches the smallest batch size in the data, {batch_sizes[0]:,.10g}"
-            )
+        best = "" if np.isnan(one.best) else f" (best estimate {text.number(one.best)})"
+        for end, which, size in ((one.high, "largest", batch_sizes[-1]), (one.low, "smallest", batch_sizes[0])):
+            if np.isnan(end):
+                notes.append(
+                    f"{name} up to: the interval reaches the {which} batch size in the data, {size:,.10g}{best}"
+                )
     return notes
 
 
@@ -601,8 +614,7 @@ def as_text(found: Sequence[Answer]) -> str:
         for name in naming:
             value = one.subject.names.get(name)
             cells[name] = "" if pd.isna(value) else str(value)
-        has_batch = isinstance(one.subject.steps, PointsFit)
-        pays, efficient = (text.bound(*each) if has_batch else "" for each in (one.pays, one.efficient))
+        pays, efficient = one.extents_in_words()
         cells |= {DIFFERING: differs, "pays up to": pays, "efficient up to": efficient, "device": one.device_kind}
         for basis in BASES:
             pay_off = one.of(basis)
@@ -618,7 +630,7 @@ def as_text(found: Sequence[Answer]) -> str:
     left = [*naming, DIFFERING, "device"]
     kept = ["pays up to", "efficient up to", *(f"{basis} devices" for basis in BASES)]
     shown = text.table(rows, left, [*left, *kept], least=left[::-1], kept=kept)
-    meaning = [words.format(gain=100 * (found[0].gain if found else GAIN)) for words in LIMITS]
+    meaning = [words.format(gain=f"{100 * (found[0].gain if found else GAIN):g}") for words in LIMITS]
     if any(one.is_timed for one in found):
         meaning.append(OF_TIMES)
     return "\n".join([shown, "", *notes, "", *meaning])
@@ -628,7 +640,8 @@ def times_as_text(found: Sequence[Answer], price: Prices | None = None) -> str:
     """Formats time to target and device-hours as text, one block per answer."""
     blocks = []
     for one in found:
-        lines = [" · ".join(filter(None, (one.subject.title, one.device_kind)))]
+        unit = one.subject.names.get("unit", "")
+        lines = [" · ".join(filter(None, (one.subject.title, unit and f"batch sizes in {unit}", one.device_kind)))]
         for basis in BASES:
             pay_off = one.of(basis)
             if pay_off is None:

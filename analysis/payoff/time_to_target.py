@@ -53,23 +53,20 @@ class LastDoubling(NamedTuple):
     """The number of devices after the last doubling that pays off, with a 90 % interval.
 
     Attributes:
-      best: estimate from the best curve and times. NaN unless identified.
+      best: estimate from the best curve and times, whatever the verdict. It is the largest device count in the data if
+        the doubling to it still pays off, and NaN if no doubling is in the data.
       low, high: ends of the interval, or NaN if not reported.
       verdict: identified, at_least (low), at_most (high) or not_identified.
-      guess: best estimate, regardless of the verdict. NaN if it lies beyond the device counts in the data.
     """
 
     best: float
     low: float
     high: float
     verdict: text.Verdict
-    guess: float = float("nan")
 
     def in_words(self) -> str:
-        """Formats the number as ``64 [32, 128]``, ``at least 64`` or ``not identified (best 64)``."""
-        words = text.statement(self.verdict, *map(text.count, (self.best, self.low, self.high)))
-        guessed = self.verdict == "not_identified" and not np.isnan(self.guess)
-        return f"{words} (best {text.count(self.guess)})" if guessed else words
+        """Formats the number as ``64 [32, 128]``, ``at least 64 (best 96)`` or ``unknown (best 64)``."""
+        return text.answer(*self, form=text.count)
 
 
 NOTHING = LastDoubling(float("nan"), float("nan"), float("nan"), "not_identified")
@@ -96,13 +93,12 @@ def step_curves(fit: Fit) -> StepCurves:
 
 
 def stated(found: LastDoubling) -> LastDoubling:
-    """Returns an answer, keeping only the numbers that its verdict reports."""
+    """Returns an answer, keeping only the ends that its verdict reports."""
     return LastDoubling(
-        found.best if found.verdict == "identified" else float("nan"),
+        found.best,
         found.low if found.verdict in LOWER else float("nan"),
         found.high if found.verdict in UPPER else float("nan"),
         found.verdict,
-        found.guess,
     )
 
 
@@ -254,7 +250,7 @@ def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.
     rows = np.searchsorted(gains.devices, numbers[:-1])
     best, low, high = (_up_to(numbers, each[rows], gain) for each in (gains.best, gains.low, gains.high))
     claim = text.verdict(verdict in LOWER and low > numbers[0], verdict in UPPER and high < numbers[-1])
-    return stated(LastDoubling(best, low, high, claim, best if best < numbers[-1] else float("nan")))
+    return stated(LastDoubling(best, low, high, claim))
 
 
 def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:

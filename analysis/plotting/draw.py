@@ -117,12 +117,29 @@ def heights(points: Points) -> np.ndarray:
     return np.concatenate([np.maximum(low, (low + points.high) / 2 / FURTHEST), points.high])
 
 
+def drawn_steps(points: Points, *, evaluated: bool) -> np.ndarray:
+    """Returns the steps at which markers are drawn.
+
+    Args:
+      points: steps to target, as intervals.
+      evaluated: whether to draw the first evaluated step that reached the target instead of the interval's middle.
+    """
+    return points.high if evaluated else (regimes.from_zero(points.low) + points.high) / 2
+
+
 def measurements(
-    ax: Axes, points: Points, style: Style, label: str | None, *, factor: float = 1.0, size: float = 5.0
+    ax: Axes,
+    points: Points,
+    style: Style,
+    label: str | None,
+    *,
+    factor: float = 1.0,
+    size: float = 5.0,
+    evaluated: bool = False,
 ) -> None:
     """Draws steps to target, divided by ``factor``, with bars that span the evaluation intervals."""
     low, high = regimes.from_zero(points.low) / factor, points.high / factor
-    bars(ax, points.batch_size, (low + high) / 2, low, high, style, label, size=size)
+    bars(ax, points.batch_size, drawn_steps(points, evaluated=evaluated) / factor, low, high, style, label, size=size)
 
 
 def bars(

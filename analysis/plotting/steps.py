@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import text
-from analysis.fitting import confirmations, curve_fits, fits, regimes
+from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdicts
 from analysis.plotting.draw import INK, Look, Style
@@ -32,6 +32,7 @@ def panel(
     ordered: bool = False,
     goal: str = "",
     named_by: str = "",
+    evaluated: bool = False,
 ) -> Panel:
     """Returns a panel of selected steps and, if there are reruns, confirmed steps, with their fits.
 
@@ -46,14 +47,15 @@ def panel(
       ordered: whether the lines differ in a number. Colours then range from dark to light.
       goal: target shared by all lines.
       named_by: description of the labels, used as the heading of the legend.
+      evaluated: see ``draw.drawn_steps``.
     """
     styles = draw.styles_of(len(members), ordered=ordered)
-    factors = [one.steps_at(relative_to) if relative_to else 1.0 for one in members]
+    factors = [one.steps_at(relative_to, evaluated=evaluated) if relative_to else 1.0 for one in members]
 
     def onto(ax: Axes) -> None:
         _axes(ax, members, factors, relative_to)
         for one, style, factor in zip(members, styles, factors, strict=True):
-            _draw(ax, one, style, factor, relative_to, alone=alone)
+            _draw(ax, one, style, factor, relative_to, alone=alone, evaluated=evaluated)
             if perfect in (EACH, one.label):
                 draw.perfect_scaling(ax, _examples(one) / factor)
         if alone:
@@ -71,9 +73,10 @@ def panel(
 
 def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list[Artist]:
     """Returns the shared legend of all panels. Set ``alone`` if every panel has only one line."""
+    origin = "imported" if all(one.curve.workload.recorded for one in members) else "measured"
     style = draw.STYLES[0] if alone else Style(INK, "o", (0, ()))
     again = any(one.confirmed for one in members)
-    entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else 'measured'}, with fit")]
+    entries: list[Artist] = [draw.legend_entry(style, f"{'selected' if again else origin}, with fit")]
     if again:
         entries.append(draw.legend_entry(_again(style, alone), "confirmed: median, range, and fit", hollow=not alone))
     if any(one.selected.fit for one in members):
@@ -128,10 +131,12 @@ def _axes(ax: Axes, members: Sequence[CurveFits], factors: Sequence[float], rela
         ax.set_ylabel(f"steps relative to batch size {relative_to:,}")
 
 
-def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: int | None, *, alone: bool) -> None:
+def _draw(
+    ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: int | None, *, alone: bool, evaluated: bool
+) -> None:
     points_fit = one.selected
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
-    draw.measurements(ax, points_fit.points, style, None, factor=factor, size=4.2)
+    draw.measurements(ax, points_fit.points, style, None, factor=factor, size=4.2, evaluated=evaluated)
     if one.missed:
         draw.missed_budgets(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
     if points_fit.fit:
@@ -140,8 +145,10 @@ def _draw(ax: Axes, one: CurveFits, style: Style, factor: float, relative_to: in
         if not alone:
             draw.ring(ax, points_fit, style, factor=factor)
     else:
-        middle = (regimes.from_zero(points_fit.points.low) + points_fit.points.high) / 2 / factor
-        ax.plot(points_fit.points.batch_size, middle, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6)
+        heights = draw.drawn_steps(points_fit.points, evaluated=evaluated) / factor
+        ax.plot(
+            points_fit.points.batch_size, heights, color=style.color, linestyle=style.line, linewidth=0.8, alpha=0.6
+        )
     if relative_to is None and one.confirmed is not None:
         own = _again(style, alone)
         draw.repeated_medians(ax, one.confirmations, own, size=4.2, hollow=not alone)

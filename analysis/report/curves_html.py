@@ -56,7 +56,7 @@ READING = (
     "regimes, and the critical batch size, if the curve is a hyperbola, as a diamond (hollow if in doubt)."
 )
 OF_WORKLOADS = " ".join(
-    "\n".join([fits.MEANING.format(gain=100 * GAIN, shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
+    "\n".join([fits.MEANING.format(gain=f"{100 * GAIN:g}", shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
 ).replace("`fit --checks`", "the checks of each fit")
 
 
@@ -219,7 +219,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
     runs = [_regimes(each, name if len(fits_of) > 1 else "") for name, each in fits_of.items()]
     cells = [
         Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
-        number(len(sizes), f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"),
+        number(len(sizes), f"{' … '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} {one.unit}"),
         number(_trials(goal)),
         *(_answer(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
         Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),

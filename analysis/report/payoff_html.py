@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from analysis import text
 from analysis.cores import core_counts
 from analysis.cores.factorizations import MeasuredFactorization
-from analysis.fitting.extents import GAIN, Extent
+from analysis.fitting import fits
+from analysis.fitting.extents import GAIN
+from analysis.fitting.fits import PointsFit
 from analysis.payoff import answers
 from analysis.payoff.answers import Answer
 from analysis.payoff.time_to_target import LastDoubling
@@ -14,15 +15,16 @@ from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 from results import progress
 from results.printing import Report
+from results.rules import definitions
 
 TITLE = "Pay-off"
 # A phone shows only the first three.
 PAYOFF = ("curve", "measured devices#", "predicted devices#", "pays up to#", "device")
 ABOUT = (
     f"Up to how many devices does adding more pay off? A doubling pays off if it makes training at least {GAIN:.0%} "
-    "faster, where 100 % would be perfect. Intervals are of 90 %. Pays up to: the batch size at which a doubling first "
-    "gains less, if the batch and the devices are doubled together at constant seconds per step. It depends neither on "
-    "hardware nor on the shape of the curve. Devices: the number that the last such doubling leads to. Measured "
+    "faster, where 100 % would be perfect. Intervals are of 90 %. Pays up to: "
+    f"{definitions.PAYS_UP_TO.format(gain=f'{100 * GAIN:g}')}. It depends neither on hardware nor on the shape of the "
+    "curve. Devices: the number that the last such doubling leads to. Measured "
     "devices: seconds per step were measured on each number of devices. Predicted devices: seconds per step are those "
     "of one device with its share of the batch, without communication. This is a best case, because a real network "
     "only slows training down. One-sided answers are all that the data support."
@@ -55,7 +57,7 @@ def _row(group_number: int, one: Answer) -> Html:
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
         *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _extent(one.pays if one.subject.names.get("estimate") else None),
+        _extent(one),
         one.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
@@ -69,9 +71,11 @@ def _last(last: LastDoubling | None) -> Cell:
     return Cell(last.in_words(), stated[0] if stated else "", "number")
 
 
-def _extent(one: Extent | None) -> Cell:
-    """Returns a cell with the answer as text, with the same sort order as ``_last``."""
-    if one is None:
+def _extent(answer: Answer) -> Cell:
+    """Returns a cell with *pays up to* as text, with the same sort order as ``_last``. Empty for a factorization."""
+    curve = answer.subject.steps
+    if not isinstance(curve, PointsFit):
         return Cell("", "", "number")
-    stated = [value for value in one[:3] if not math.isnan(value)]
-    return Cell(text.answer(*one), stated[0] if stated else "", "number")
+    stated = [value for value in answer.pays[:3] if not math.isnan(value)]
+    words = fits.extent_in_words(answer.pays, in_doubt=bool(fits.extent_doubts(curve)))
+    return Cell(words, stated[0] if stated else "", "number")

@@ -64,7 +64,7 @@ def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
     groups: dict[tuple[object, ...], list[Member]] = {}
     for group_number, goal in goals:
         if goal.fitted:
-            key = (goal.workload.dataset, goal.workload.model, goal.fitted.curve.target)
+            key = (goal.workload.dataset, goal.workload.model, goal.workload.unit, goal.fitted.curve.target)
             groups.setdefault(key, []).append((group_number, goal))
     steps_charts, height = [], charts.TALL if len(groups) == 1 else charts.HEIGHT
     for group in groups.values():
@@ -177,7 +177,7 @@ def _confirmed(goal: WorkloadRow, up: Ends) -> Iterator[Json]:
         if not math.isfinite(median):
             top = up[1] / TOP
             point |= {"y": top, "low": min(point["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield point | {"label": _lines(heading, workload_rows.describe_confirmed(one))}
+        yield point | {"label": _lines(heading, workload_rows.describe_confirmed(goal, one))}
 
 
 def _perfect(points_fit: PointsFit, across: Ends) -> Iterator[Json]:

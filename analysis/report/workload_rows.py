@@ -176,7 +176,7 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     fitted, points = goal.fitted, goal.fitted.selected.points
     at = np.flatnonzero(points.batch_size == size)
     commits = [commit for commit in goal.workload.commits if along(commit.study) == size]
-    facts = [("batch size", f"{size:,} examples")]
+    facts = [("batch size", f"{size:,} {goal.workload.unit}")]
     if len(at):
         facts.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
     else:
@@ -191,11 +191,11 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     return [*facts, *(("study", commit.name) for commit in commits)]
 
 
-def describe_confirmed(one: Confirmed) -> list[tuple[str, str]]:
+def describe_confirmed(goal: WorkloadRow, one: Confirmed) -> list[tuple[str, str]]:
     """Returns the confirmed answer at a batch size, as name-value pairs."""
     which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
     facts = [
-        ("batch size", f"{one.batch_size:,} examples"),
+        ("batch size", f"{one.batch_size:,} {goal.workload.unit}"),
         (curve_fits.CONFIRMED, _again(one)),
         ("trial", f"{one.chosen}, {which}"),
     ]

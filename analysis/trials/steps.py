@@ -1,6 +1,7 @@
 """Steps to target: the answers in a store, one per study and target."""
 
 import fnmatch
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -78,9 +79,22 @@ def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescr
         for own in one.targets:
             studies.setdefault(Target(*own), []).append(one)
     if not studies:
-        metrics = ", ".join(recorded_metrics(overview))
-        raise BadInput(f"no study has a target. Set one with --metric and --value (recorded metrics: {metrics}).")
+        raise BadInput(f"no study has a target. Set one with --metric and --value{_proposal(overview)}.")
     return studies
+
+
+def _proposal(overview: Overview) -> str:
+    """Returns a target for an error message: the hardest that some trial of each study reaches, and all metrics."""
+    metrics = recorded_metrics(overview)
+    for metric in sorted(metrics, key=lambda name: (not name.startswith("validation"), name.startswith("test"))):
+        lowest = overview.lowest(metric, set(overview.descriptions))
+        hardest = max(lowest.values(), default=math.nan)
+        if len(lowest) == len(overview.descriptions) and 0 < hardest < math.inf:
+            digit = 10.0 ** (math.floor(math.log10(hardest)) - 2)
+            value = decimal(float(f"{math.ceil(hardest / digit) * digit:.3g}"))
+            words = f"such as --metric {metric} --value {value}, which every batch size reaches"
+            return f", {words} (recorded metrics: {', '.join(metrics)})"
+    return f" (recorded metrics: {', '.join(metrics)})"
 
 
 def _other_files(folder: Folder) -> str:
@@ -203,7 +217,7 @@ def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
 
 
-NAMES = ("dataset", "model", "optimizer", "target", "differs")  # columns for a reader
+NAMES = ("dataset", "model", "optimizer", "target", "unit", "differs")  # columns for a reader
 LEAST = ("seconds/epoch", "trial", "incomplete", "infeasible", "complete")  # columns that a narrow terminal drops first
 
 
@@ -219,7 +233,9 @@ def as_text(table: pd.DataFrame, rule: Rule = MINIMUM) -> str:
         cells["confirmed"] = _confirmed(row)
         cells |= {name: whole(row[name]) for name in ("trial", "complete", "infeasible", "incomplete")}
         rows.append(cells | {"seconds/epoch": text.number(row["seconds_per_epoch"])})
-    return text.table(rows, NAMES, ("differs", "best value"), least=LEAST, kept=("steps", "best value", "differs"))
+    return text.table(
+        rows, NAMES, ("unit", "differs", "best value"), least=LEAST, kept=("steps", "best value", "differs")
+    )
 
 
 def whole(number: Any) -> str:
@@ -231,7 +247,7 @@ def names(row: Mapping[Any, Any], rule: Rule = MINIMUM) -> dict[str, str]:
     """Returns the cells of ``NAMES``: workload, target, and any fields that distinguish the row from similar ones."""
     cells = {name: row[name] for name in NAMES[:3]}
     cells["target"] = f"{row['target_metric']} {rule.sign} {decimal(row['target_value'])}"
-    return cells | {"differs": row.get("apart", "")}
+    return cells | {"unit": row.get("unit", ""), "differs": row.get("apart", "")}
 
 
 def _confirmed(row: Mapping[Any, Any]) -> str:

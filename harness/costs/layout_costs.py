@@ -7,22 +7,39 @@ import jax
 from harness.compiled import ahead_of_time, jaxpr_cost, topologies
 from harness.run import Settings, Source
 from harness.runners import layouts
+from harness.runners.layouts import LaidOutStudy
 from results.bad_input import BadInput, number_of
-from results.costs.counts import Counts, Verdict, Work
-from results.plans.layout import LayoutStudy
+from results.costs.closed_forms import Costs, closed_form
+from results.costs.counts import Counts, Exchange, Verdict, Work
+from results.plans.layout import COUNTING, LayoutStudy
+from workloads.layouts import shapes
+from workloads.layouts.shapes import Shape
 
 
 def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
-    """Counts the costs of a step, assuming that all devices of the mesh share its work and its memory evenly."""
+    """Counts the costs of a step on one device of the mesh.
+
+    Matmuls, memory and collectives of decoders follow from closed forms, which include repeated work. For other models,
+    all devices are assumed to share the work and the memory evenly, and collectives are unknown.
+    """
     one = layouts.laid(study, source)
     step = layouts.whole_step(one)
     jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)
     share = one.mesh.size
-    work = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(step.carry.params))).times(1 / share)
+    whole = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(step.carry.params)))
     copies = one.mesh.get(one.layout.get("batch", ""), 1)  # devices with other examples, which read the same weights
+    work = whole.times(1 / share)._replace(
+        weight_bytes=copies * whole.weight_bytes / share, operations=whole.operations
+    )
     held = jaxpr_cost.held_bytes(jaxpr) / share
+    exchanges = None
+    if study.dataset == COUNTING and not study.kept:
+        closed = _closed_form(study, one)
+        exchanges = tuple(Exchange(*key, *sums) for key, sums in sorted(closed.totals.items()))
+        work = closed.work._replace(other_bytes=work.other_bytes, operations=work.operations)
+        held = closed.argument_bytes + closed.activation_bytes
     return Counts(
-        step=work._replace(weight_bytes=copies * work.weight_bytes, operations=share * work.operations),
+        step=work,
         evaluation=Work(),
         parameters=sum(leaf.size for leaf in jax.tree.leaves(step.carry.params)),
         held_bytes=held,
@@ -30,6 +47,23 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
         devices=share,
         precision=study.precision,
         least_bytes=held,
+        exchanges=exchanges,
+        mesh=tuple(one.mesh.items()),
+    )
+
+
+def _closed_form(study: LayoutStudy, one: LaidOutStudy) -> Costs:
+    shape = Shape(**study.model_options)
+    return closed_form(
+        one.sizes,
+        shapes.parameters(shape),
+        one.mesh,
+        one.layout,
+        width=2 if study.precision == "bfloat16" else 4,
+        rematerialized=study.rematerialization == "full",
+        joined=True,
+        attention_block=study.attention_block,
+        window=shape.window,
     )
 
 

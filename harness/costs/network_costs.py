@@ -15,10 +15,10 @@ from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
 from harness.runners import engine
 from harness.step import evaluation, programs, rng, training
-from harness.step.batch_partition import TRIAL, Division, of_settings
+from harness.step.batch_partition import TRIAL, Division, divisions, of_settings
 from harness.step.programs_key import ProgramsKey, family, programs_key
 from harness.step.training import Spans, TrainState
-from results.costs.counts import Counts, Verdict, Work
+from results.costs.counts import Counts, Exchange, Verdict, Work
 from results.grouping import grouped
 from results.plans.batch_study import BatchStudy
 from workloads import losses, registry
@@ -46,7 +46,11 @@ def counts_of_sizes(
     """
     key = family(study)
     workload, lane = _workload(key, json.dumps(source))
-    shards, microbatches = of_settings(settings).least[:2]
+    asked = of_settings(settings)
+    shards, microbatches = asked.least[:2]
+    for size in batch_sizes:
+        divisions(size, workload.group, shards, asked)  # checks that the batch can be divided
+    over = asked.devices // shards  # devices that share a shard
     shares = {size: Division(shards, microbatches).examples(size) for size in batch_sizes}
     evaluation_work, evaluation_bytes, evaluation_equations = _evaluation(key, json.dumps(source), shards)
     network = _network(key, source, workload)
@@ -54,21 +58,32 @@ def counts_of_sizes(
     held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
     least = _least_bytes(workload, network, lane, held, settings)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(lane[0].params))
+    # Devices that share a shard are assumed to share its work and its memory evenly. Their collectives are unknown.
+    summed = 4.0 * parameters
+    exchanges = (Exchange("all-reduce", DATA, 1, summed, 2 * (shards - 1) / shards * summed),) if over == 1 else None
     return {
         size: Counts(
-            step=steps[share].work,
-            evaluation=evaluation_work,
+            step=_shared(steps[share].work, over),
+            evaluation=_shared(evaluation_work, over),
             parameters=parameters,
-            held_bytes=held[share],
+            held_bytes=held[share] / over,
             equations=steps[share].equations + evaluation_equations,
-            devices=shards,
+            devices=asked.devices,
             precision=study.precision,
-            least_bytes=least[share],
-            sums=True,
+            least_bytes=least[share] / over,
+            exchanges=exchanges,
+            mesh=((DATA, shards),),
             streamed=workload.feed is not None,
+            group=workload.group,
+            microbatches=microbatches,
         )
         for size, share in shares.items()
     }
+
+
+def _shared(work: Work, devices: int) -> Work:
+    """Returns the work of one of the devices that share a program. Each runs all operations on smaller arrays."""
+    return work.times(1 / devices)._replace(operations=work.operations)
 
 
 @functools.lru_cache(KEPT)

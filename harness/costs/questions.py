@@ -175,6 +175,7 @@ def _process(questions: Sequence[Question], timeout_seconds: float | None, on_an
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {
+            "JAX_TRACEBACK_FILTERING": "off",  # keeps the error in the last line
             "JAX_PLATFORMS": "cpu",  # keeps the subprocess from occupying a device
             "TMPDIR": name,  # libtpu keeps a lock there
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -229,7 +230,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def counts_of(answer: Fields) -> Counts:
     """Converts plain data to counts."""
-    return Counts(**{**answer, **{name: Work(*answer[name]) for name in ("step", "evaluation")}})
+    works = {name: Work(*answer[name]) for name in ("step", "evaluation")}
+    exchanges = answer.get("exchanges")
+    known = None if exchanges is None else tuple(Exchange(*each) for each in exchanges)
+    return Counts(**{**answer, **works, "exchanges": known})
 
 
 def verdict_of(answer: Fields) -> Verdict:

@@ -1,5 +1,6 @@
 """Finds the physical cores and accelerators that this process may use. This module does not initialize JAX."""
 
+import contextlib
 import fcntl
 import functools
 import importlib.util
@@ -8,6 +9,7 @@ import math
 import os
 import platform
 import re
+import resource
 import tempfile
 from pathlib import Path
 
@@ -102,6 +104,26 @@ def accelerators() -> tuple[str, int]:
     if count:
         _check_plugin(kind)
     return kind, count
+
+
+def check_platforms() -> None:
+    """Raises BadInput if JAX would silently skip the first of several platforms in ``JAX_PLATFORMS``."""
+    asked = os.environ.get("JAX_PLATFORMS", "").lower()
+    there, _ = _accelerators_there()
+    for kind, (_, extra, name) in PLUGINS.items():  # extras have the names of platforms
+        if asked.startswith(f"{extra},") and kind != there:
+            raise BadInput(
+                f"JAX_PLATFORMS={asked} requires {name}s, but this machine does not show any, so JAX would compute "
+                "on the next platform. Check the driver and CUDA_VISIBLE_DEVICES, or set JAX_PLATFORMS=cpu."
+            )
+
+
+def allow_locked_memory() -> None:
+    """Raises the limit on locked memory as far as allowed. TPUs access locked memory directly."""
+    for limit in (resource.RLIM_INFINITY, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
+            return
 
 
 def accelerator_model(kind: str) -> str:

@@ -1,5 +1,7 @@
 """The training loop. Calls of compiled programs advance the trials of a study from evaluation to evaluation."""
 
+import functools
+import json
 import math
 import time
 from collections import Counter
@@ -15,14 +17,15 @@ from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, Run
 from harness.step import layout_choices, mesh, shardings
 from harness.step.batch_partition import Division, divisions, of_settings
 from harness.step.programs import Programs, default_strategy, programs_for, workload_of
-from harness.step.programs_key import programs_key
+from harness.step.programs_key import ProgramsKey, family, programs_key
 from harness.step.training import Spans
 from harness.trials.checkpoints import Checkpoints, Saver
 from harness.trials.scheduler import BestSteps, Live, TrialScheduler
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
-from workloads import data_stream, memory, optimizers, registry
+from results.printing import say
+from workloads import checks, data_stream, memory, optimizers, registry
 from workloads.workload import Workload
 
 DEFAULT_LANES = 32
@@ -87,6 +90,8 @@ def run(
                 f"{name} has changed since the study was planned: it is {here} here and {planned} in the plan. "
                 "Run the same command again, with the same code on every host."
             )
+    if study.model in packages and multihost.leads():
+        _note_outputs(family(study), json.dumps(source))
     on_progress(RunProgress(COMPILING))
     programs, compile_seconds = _programs(study, settings, len(trials) or study.request.planned, source)
     running = _Run(study, trials, settings, programs, best or {}, shutdown or Shutdown(), checkpoints, on_finished)
@@ -107,7 +112,18 @@ def run(
             on_progress(running.progress())
             running.save_if_needed()
         running.hand_over()
+    ends = running.scheduler.outcomes.values()
+    if len(ends) > 1 and all((end.status, end.steps) == ("INFEASIBLE", study.evaluations[0]) for end in ends):
+        say(f"{study.name}: no trial was finite at its first evaluation. Look at the data first, then at the ranges.")
     return running.record(running.scheduler.outcomes)
+
+
+@functools.cache
+def _note_outputs(key: ProgramsKey, source: str) -> None:
+    """Prints a note if the outputs of a model are probabilities, once per process. ``source`` is JSON."""
+    row = registry.dataset(key.dataset, json.loads(source))
+    if note := checks.outputs_note(row, workload_of(key, json.loads(source)), key.model):
+        say(f"note: {note}")
 
 
 class _Run:
@@ -118,6 +134,7 @@ class _Run:
     train_seconds = evaluate_seconds = 0.0
     trial_steps = 0
     seconds_per_step = 0.0
+    saved = 0.0  # 1 once the leader has saved or stored steps of this run
 
     def __init__(
         self,
@@ -188,8 +205,9 @@ class _Run:
             raise Stopped
         limit = self.settings.time_limit_seconds
         is_late = self.shutdown.time_is_up or (limit is not None and self.evaluated - self.began > limit)
-        self.seconds_per_step, late, due = multihost.numbers_of_leader(
-            self.train_seconds / max(1, self.trial_steps), is_late, self.saver.due()
+        has_saved = bool(self.handed_over) or self.saver.has_saved
+        self.seconds_per_step, late, due, self.saved = multihost.numbers_of_leader(
+            self.train_seconds / max(1, self.trial_steps), is_late, self.saver.due(), has_saved
         )
         if late or due:
             self.save()
@@ -220,7 +238,7 @@ class _Run:
         seconds = time.perf_counter() - self.began
         ended = dict(self.scheduler.ended)
         live = dict(Counter(live.step for live in self.scheduler.live))
-        return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds)
+        return RunProgress(TRAINING, ended, live, self.trial_steps, self.train_seconds, seconds, bool(self.saved))
 
     def record(self, ids: Collection[int]) -> Record:
         """Returns the measurements of the ended trials with these ids."""
@@ -237,6 +255,8 @@ class _Run:
             lane_strategy=programs.strategy,
             shards=programs.division.shards,
             microbatches=programs.division.microbatches,
+            mesh=programs.division.mesh_text if programs.division.mesh or programs.division.layout else None,
+            layout=programs.division.layout_text or None,
             compile_seconds=self.compile_seconds,
             train_seconds=self.train_seconds,
             evaluate_seconds=self.evaluate_seconds,

@@ -79,6 +79,7 @@ def run(
             running.report({})
             with shutdown.lock:
                 on_finished(running.record(trial, rows, end))
+                running.saved = True
                 outcomes[trial.id] = end
                 if end.reason != "time_limit":
                     checkpoints.remove([trial.id])
@@ -120,12 +121,14 @@ class _FactorizationRun:
     train_seconds: float = 0.0
     evaluate_seconds: float = 0.0
     epochs: int = 0
+    saved: bool = False  # whether this run saved or stored an epoch. It is reported after the next epoch of all hosts
     ended: Counter[int] = dataclasses.field(default_factory=Counter)  # number of ended trials by epochs taken
 
     def report(self, live: dict[int, int]) -> None:
         """Reports progress, given the number of live trials by epochs taken."""
+        ended = dict(self.ended)
         seconds = time.perf_counter() - self.began
-        self.on_progress(RunProgress(TRAINING, dict(self.ended), live, self.epochs, self.train_seconds, seconds))
+        self.on_progress(RunProgress(TRAINING, ended, live, self.epochs, self.train_seconds, seconds, self.saved))
 
     def trial(self, trial: Trial) -> tuple[list[Row], TrialOutcome]:
         """Runs a trial until it ends. Returns the measurements after each epoch, and the outcome."""
@@ -154,11 +157,11 @@ class _FactorizationRun:
                 return rows, TrialOutcome("INFEASIBLE", None, len(rows))
             if len(rows) < self.study.epochs:
                 stops = self.stops()
+                self.report({len(rows): 1})
                 if stops or _of_leader(self.checkpoints.due()):
                     self._save(trial, key, tables, rows)
                 if stops:
                     raise Stopped
-                self.report({len(rows): 1})
         return rows, TrialOutcome("COMPLETE", None, len(rows))
 
     def stops(self) -> bool:
@@ -169,7 +172,7 @@ class _FactorizationRun:
         with self.shutdown.lock, self.checkpoints.saving():
             checkpoint = Checkpoint(len(rows), rows, self.training.shards(tables))
             self.checkpoints.save(trial.id, key, checkpoint, multihost.place())
-            self.shutdown.saved = True
+            self.shutdown.saved = self.saved = True
 
     def record(self, trial: Trial, rows: list[Row], end: TrialOutcome) -> Record:
         """Returns the measurements of a trial, and the seconds that the run has taken so far."""

@@ -14,8 +14,8 @@ class ProgramsKey(NamedTuple):
       dataset, model: names of the data set and the model.
       data: version and options of the data set, and the code of other packages, as JSON.
       model_options: options of the model, as JSON.
-      optimizer: name of the first registered optimizer with the same update rule. Optimizers that share a rule share
-        programs.
+      optimizer: name of the first registered optimizer with the same update rule that is evaluated at the same
+        parameters. Such optimizers share programs.
       precision: matmul precision, as in the plan.
       batch_size: batch size. Studies that differ only in the batch size share the programs that start and evaluate
         trials.
@@ -32,8 +32,12 @@ class ProgramsKey(NamedTuple):
 
 def programs_key(study: BatchStudy) -> ProgramsKey:
     """Returns the key of a study's programs."""
-    update_rule = registry.get_optimizer(study.optimizer).update_rule
-    alike = (name for name, row in registry.OPTIMIZERS.items() if row.update_rule is update_rule)
+    optimizer = registry.get_optimizer(study.optimizer)
+    alike = (
+        name
+        for name, row in registry.OPTIMIZERS.items()
+        if (row.update_rule, row.evaluated) == (optimizer.update_rule, optimizer.evaluated)
+    )
     stand_in = next(alike, study.optimizer)
     options = json.dumps(dict(study.model_options), sort_keys=True)
     data = json.dumps([study.dataset_version, dict(study.dataset_options), dict(study.packages)], sort_keys=True)

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 from harness.step import mesh
 from harness.step.batch_partition import Division
 from results.bad_input import BadInput
-from workloads import axes
+from workloads import axes, optimizers
 from workloads.axes import Sharding
 from workloads.layouts.notation import Mesh, Tensors, read_layout
 from workloads.workload import DATA, Params, Workload
@@ -39,9 +39,9 @@ def tensors(workload: Workload, batch_size: int) -> Tensors:
     sizes: dict[str, int] = {}
     for names, shape in [*seen, *zip((tuple(spec) for _, spec in of_params), shapes, strict=True)]:
         for name, size in zip(names, shape, strict=False):
-            sizes[name] = math.gcd(sizes.get(name, 0), size)
+            if name:  # an axis without a name is "" or None
+                sizes[name] = math.gcd(sizes.get(name, 0), size)
     sizes["batch"] = batch_size
-    sizes.pop("", None)
     of_activations = {f"activation {i + 1}": ("batch", *names) for i, names in enumerate(dict(seen))}
     by_name = {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(spec) for path, spec in of_params}
     operations = {
@@ -145,5 +145,9 @@ def like_parameters(params: Params, specs: Params, state: Any) -> Any:
 
 
 def names(path: Any) -> tuple[str, ...]:
-    """Returns the keys of a path, without list indices."""
-    return tuple(str(key.key) for key in path if isinstance(key, jax.tree_util.DictKey))
+    """Returns the keys of a path, without the index of a stacked layer (see ``workloads.optimizers``)."""
+    keys = list(map(str, path))
+    if optimizers.LAYERS in keys:
+        at = keys.index(optimizers.LAYERS)
+        del keys[at : at + 2]
+    return tuple(keys)

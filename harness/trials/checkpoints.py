@@ -57,7 +57,7 @@ class Checkpoints:
     """The checkpoints of a study's trials.
 
     Args:
-      folder: a local path or an fsspec URL. It is created when the first checkpoint is saved.
+      folder: a local path or the URL of a folder in a bucket. It is created when the first checkpoint is saved.
       seconds: minimum time between saves.
     """
 
@@ -65,6 +65,7 @@ class Checkpoints:
         self.folder = folder
         self._seconds = self._interval = seconds
         self._last = time.perf_counter()
+        self._fails = False
 
     def due(self) -> bool:
         """Returns whether the next save is due."""
@@ -74,14 +75,17 @@ class Checkpoints:
     def saving(self) -> Iterator[None]:
         """Returns a context for saving. The longer a save takes, the longer the wait until the next save.
 
-        If the disk or network fails, a one-line warning is printed, and training continues. Earlier checkpoints are
-        kept.
+        If the disk or network fails, training continues, and earlier checkpoints are kept. A one-line warning is
+        printed, and printed again only after a save has worked.
         """
         began = time.perf_counter()
         try:
             yield
+            self._fails = False
         except OSError as error:
-            say(f"running trials are not saved: {error}")
+            if not self._fails:
+                say(f"running trials are not saved: {error}")
+            self._fails = True
         self._last = time.perf_counter()
         self._interval = max(self._seconds, (self._last - began) / SHARE if self._seconds else 0.0)
 
@@ -276,6 +280,9 @@ class Saver:
       study, programs, scheduler: the running study, its programs and its scheduler.
       rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` appends the rows of resumed trials.
       checkpoints: the study's checkpoints. With None, trials are not saved.
+
+    Attributes:
+      has_saved: whether this run has saved a trial. In a multi-host run, only the leader's value is reliable.
     """
 
     def __init__(
@@ -288,6 +295,7 @@ class Saver:
     ):
         self._study, self._programs, self._scheduler, self._rows = study, programs, scheduler, rows
         self._checkpoints = checkpoints
+        self.has_saved = False
         self._waiting: dict[int, Checkpoint] = {}  # resumed trials that are not yet assigned to a lane
         self._saved: dict[int, int] = {}  # step of the latest checkpoint by trial
 
@@ -342,6 +350,7 @@ class Saver:
                 checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
                 self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)
             self._saved |= steps
+            self.has_saved |= bool(steps)
             return
         failure: OSError | None = None
         try:
@@ -355,6 +364,7 @@ class Saver:
             failure = error
         if not any(multihost.longest(float(failure is not None))):  # all hosts have saved
             self._saved |= steps
+            self.has_saved |= bool(steps)
             self._checkpoints.remove_older(steps)
         if failure is not None:
             raise failure

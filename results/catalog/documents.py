@@ -27,10 +27,9 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
       about: contents of the release. Its studies are slices of shared files.
       documents: sha256 of each other document, by path. None for a document that contains the hash of the manifest.
     """
+    number = schema.version(about.columns["studies"])  # a release keeps the schema that it was written in
     studies = [
-        commits.record_of(
-            commit, schema.SCHEMA_VERSION, {table: file.path.name for table, file in commit.files.items()}
-        )
+        commits.record_of(commit, number, {table: file.path.name for table, file in commit.files.items()})
         for commit in about.commits
     ]
     terms = {each.source: each.licence for each in about.sources}

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from results.costs.collectives import Axes, Collective, Groups, Totals
 from results.costs.counts import Work
+from results.costs.decoder_counts import scores_in_blocks
 
 Names = tuple[str, ...]
 Sent = dict[tuple[str, str, int, str], int]  # bytes of a collective by operation, mesh axis, times and name
@@ -31,6 +32,7 @@ SCORES: Names = ("batch", "heads", "length", "memory_length")
 HIDDEN: Names = ("batch", "length", "mlp")
 LOGITS: Names = ("batch", "length", "vocab")
 TOKENS: Names = ("batch", "length")
+KEY_HEADS = "key_heads"  # axis of keys and values that several heads share
 _WIDTH = 4  # bytes of float32 and int32
 
 
@@ -67,7 +69,11 @@ BLOCK = (
 )
 PREDICT = Matmul("predict", STREAM, ("act_embed", "vocab"), LOGITS)
 # Copies of each activation of a block that XLA for CPUs holds at the peak, fitted to compiled layouts.
-_COPIES = ((6, STREAM), (4, ("batch", "act_length", "act_embed")), (4, QUERIES), (4, SCORES), (4, HIDDEN))
+_SCORES = 4
+_COPIES = ((6, STREAM), (4, ("batch", "act_length", "act_embed")), (4, QUERIES), (_SCORES, SCORES), (4, HIDDEN))
+# Traffic of Adam relative to the bytes of parameters and moments: it reads the parameter, both moments and the
+# gradient, and writes all but the gradient.
+STATE_TRAFFIC = 7 / 3
 
 
 class Costs(NamedTuple):
@@ -101,6 +107,8 @@ def sizes_of(shape: Mapping[str, int], batch: int, length: int) -> dict[str, int
       batch, length: number of sequences, and number of tokens per sequence.
     """
     widths = {name: shape[name] for name in ("layers", "embed", "heads", "kv", "mlp", "vocab")}
+    if 0 < shape.get(KEY_HEADS, 0) < shape["heads"]:
+        widths[KEY_HEADS] = shape[KEY_HEADS]
     lengths = dict.fromkeys(("length", "act_length", "memory_length"), length)
     return {"batch": batch, **lengths, "act_embed": shape["embed"], **widths}
 
@@ -114,16 +122,19 @@ def work(
     tied: bool,
     width: int = _WIDTH,
     rematerialized: bool = False,
+    attention_block: int = 0,
+    window: int = 0,
 ) -> Work:
     """Returns the work of all matmuls in a training step of a decoder, on one device.
 
     Args:
-      sizes, mesh, layout, width, rematerialized: see ``closed_form``.
+      sizes, mesh, layout, width, rematerialized, attention_block, window: see ``closed_form``.
       gated: whether the hidden layer has a gate.
       tied: whether the embedding table is also the output layer.
     """
     parameters: dict[str, Names] = {"gate": ()} if gated else {}
-    step = _Step(sizes, parameters if tied else parameters | {"predict": ()}, mesh, layout, width, rematerialized)
+    parameters |= {} if tied else {"predict": ()}
+    step = _Step(sizes, parameters, mesh, layout, width, rematerialized, attention_block, window)
     step.add_products(joined=False)
     return step.work
 
@@ -137,6 +148,9 @@ def closed_form(
     width: int = _WIDTH,
     rematerialized: bool = False,
     joined: bool = False,
+    attention_block: int = 0,
+    window: int = 0,
+    accumulation: int = 1,
 ) -> Costs:
     """Returns the costs of a training step of a decoder.
 
@@ -151,8 +165,14 @@ def closed_form(
       rematerialized: whether the backward pass recomputes blocks.
       joined: whether the gradients of an activation are added up before they are summed over devices, as on TPUs. On
         CPUs, they are summed over devices first.
+      attention_block: number of tokens per block in blocked attention, or 0 if all scores are stored. Blocks of scores
+        stay on the chip. The backward pass computes them again, and skips those that are fully masked.
+      window: number of tokens that a token attends to, or 0 for all earlier tokens. It saves work only with blocks.
+      accumulation: number of parts in which a device processes its share of the batch. Gradients are summed over
+        devices once. It must divide the batch.
     """
-    step = _Step(sizes, parameters, mesh, layout, width, rematerialized)
+    sizes = {**sizes, "batch": sizes["batch"] // accumulation}
+    step = _Step(sizes, parameters, mesh, layout, width, rematerialized, attention_block, window)
     step.add_products(joined)
     step.add_parameters()
     step.add_activations()
@@ -160,12 +180,16 @@ def closed_form(
     step.add_table()
     step.add_loss()
     arguments = sum(map(step.elements, parameters.values()))
-    tokens = step.elements(("batch",)) * 2 * sizes["length"]  # inputs and labels
+    tokens = accumulation * step.elements(("batch",)) * 2 * sizes["length"]  # inputs and labels
+    parts = {
+        (operation, axis, times if name.startswith("gradients") else accumulation * times, name): size
+        for (operation, axis, times, name), size in step.sent.items()
+    }
     return Costs(
-        step.work,
+        step.work.times(accumulation)._replace(state_bytes=STATE_TRAFFIC * 3 * _WIDTH * arguments),
         _WIDTH * (3 * arguments + tokens + 1),  # and the number of steps of Adam
         step.activation_bytes(arguments),
-        *_collectives(step.sent, mesh),
+        *_collectives(parts, mesh),
     )
 
 
@@ -180,12 +204,21 @@ class _Step:
         layout: Mapping[str, str],
         width: int,
         rematerialized: bool,
+        attention_block: int,
+        window: int,
     ):
         self.work = Work()
         self._sizes, self._parameters, self._mesh, self._width = sizes, parameters, mesh, width
         self._layers = sizes["layers"]
         self._again = rematerialized
         self._tied = "predict" not in parameters
+        self._blocked = attention_block > 0
+        self._seen = self._held = 1.0  # shares of all scores that are computed, and that are in memory
+        if self._blocked:
+            block = min(attention_block, sizes["length"])
+            self._seen = scores_in_blocks(sizes["length"], window, block) / sizes["length"]
+            self._held = (block / sizes["length"]) ** 2
+        self._heads = KEY_HEADS if KEY_HEADS in sizes else "heads"  # axis of keys and values
         self._layout = {name: axis for name, axis in layout.items() if mesh[axis] > 1}
         self._own = {name: size // mesh.get(layout.get(name, ""), 1) for name, size in sizes.items()}
         self._length, self._stream, self._memory = map(self._layout.get, ("length", "act_length", "memory_length"))
@@ -202,8 +235,12 @@ class _Step:
             for matmul in row:
                 if matmul.name == "gate" and "gate" not in self._parameters:
                     continue
+                if matmul.name in ("key", "value"):
+                    matmul = matmul._replace(weight=self._keys(matmul.weight), result=self._keys(matmul.result))
                 self._add(matmul, "result", f"result of {first}", self._layers)
                 if self._again and matmul.name != "leave":  # nothing needs its result again
+                    self._add(matmul, "result", f"result of {first} again", self._layers)
+                if self._blocked and matmul.name == "scores":  # the backward pass computes them again
                     self._add(matmul, "result", f"result of {first} again", self._layers)
                 summed = matmul.name == first or not joined
                 self._add(matmul, "given", f"input of {first}", self._layers, summed=summed)
@@ -226,9 +263,9 @@ class _Step:
         )
         flops = 2 * times * math.prod(own.values())
         if matmul.name == "scores":
-            self.work = self.work.plus(Work(flops, given + weight, result))
+            self.work = self.work.plus(Work(self._seen * flops, given + weight, 0.0 if self._blocked else result))
         elif matmul.name == "attended":
-            self.work = self.work.plus(Work(flops, weight + result, given))
+            self.work = self.work.plus(Work(self._seen * flops, weight + result, 0.0 if self._blocked else given))
         else:
             self.work = self.work.plus(Work(flops, given + result, 0.0, weight))
         for axis in {axis for each, axis in split.items() if summed and each not in kept}:
@@ -255,6 +292,10 @@ class _Step:
             del split["act_embed"]  # its input is gathered
         return split | {"length": length} if length else split
 
+    def _keys(self, axes: Names) -> Names:
+        """Returns the axes of keys, given those of queries: several heads may share their keys and values."""
+        return tuple(self._heads if axis == "heads" else axis for axis in axes)
+
     def add_parameters(self) -> None:
         """Adds the gathers of parameters, and of gradients that devices compute in slices."""
         over_layers = self._layout.get("layers")
@@ -276,7 +317,7 @@ class _Step:
     def add_activations(self) -> None:
         """Adds the gathers of activations that the next product needs unsharded."""
         if self._length and not self._memory:
-            keys = self.elements(KEYS, "memory_length")
+            keys = self.elements(self._keys(KEYS), "memory_length")
             self._send("all-gather", self._length, keys, 2 * self._layers, "keys and values")
         if self._memory and not self._length:
             self._send("all-gather", self._memory, self.elements(STREAM), self._layers, "gradient of projections")
@@ -332,6 +373,7 @@ class _Step:
     def activation_bytes(self, parameters: int) -> int:
         """Returns the estimated bytes of activations, and of gradients with the same size as the parameters."""
         block = sum(copies * self.elements(axes) for copies, axes in _COPIES)
+        block -= int((1 - self._held) * _SCORES * self.elements(SCORES))
         if "gate" in self._parameters:
             block += 4 * self.elements(HIDDEN)
         blocks = self._layers * block

@@ -5,7 +5,7 @@ The closed forms are from *How to Scale Your Model* (Austin et al. 2025, https:/
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,7 +101,7 @@ def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
     return sums
 
 
-def from_total(operation: str, axes: str, count: int, whole: float, wire: float, mesh: Axes) -> Collective:
+def from_total(operation: str, axes: str, count: float, whole: float, wire: float, mesh: Axes) -> Collective:
     """Returns a collective that represents a row of ``totals``: the mean collective, executed ``count`` times.
 
     Groups over mixed axes consist of neighbours, and their size is derived from the wire bytes.
@@ -113,7 +113,7 @@ def from_total(operation: str, axes: str, count: int, whole: float, wire: float,
         share = wire / whole / (2 if operation == "all-reduce" else 1)
         size = round(1 / (1 - share))
     grouped = np.moveaxis(devices, along, range(-len(along), 0)).reshape(-1, size)
-    return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (count,), "")
+    return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (int(count),), "")
 
 
 def links(hardware: Hardware, mesh: Axes, chips: Sequence[int] | None = None) -> dict[str, int]:
@@ -157,6 +157,27 @@ def _factors(number: int) -> list[int]:
 def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: Axes) -> float:
     """Returns the predicted seconds of all collectives of a step, assuming that they run one after another."""
     return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
+
+
+def seconds_of_totals(
+    hardware: Hardware,
+    mesh: Axes,
+    rows: Iterable[tuple[str, str, float, float, float]],
+    chips: Sequence[int] | None = None,
+) -> tuple[float, float]:
+    """Returns the predicted seconds of collectives, and the part of it that is communication between nodes.
+
+    Args:
+      hardware, mesh, chips: see ``links``.
+      rows: operation, axes, count, bytes and wire bytes, as in ``totals``.
+    """
+    found = [from_total(*row, mesh) for row in rows]
+    return total_seconds(hardware, found, links(hardware, mesh, chips)), far_seconds(hardware, found)
+
+
+def far_seconds(hardware: Hardware, collectives: Sequence[Collective]) -> float:
+    """Returns the part of ``total_seconds`` that is communication between nodes, if it ran on its own."""
+    return sum(each.times * _far_seconds(hardware, each) for each in collectives)
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:

@@ -13,6 +13,7 @@ class Work(NamedTuple):
       weight_bytes: the same for weights and their gradients.
       other_bytes: memory traffic of other operations that compilers do not fuse.
       operations: number of operations. Operations in loops are multiplied by the trip count.
+      state_bytes: bytes of parameters, moments and gradients that the optimizer reads and writes, if they are counted.
     """
 
     flops: float = 0.0
@@ -21,11 +22,12 @@ class Work(NamedTuple):
     weight_bytes: float = 0.0
     other_bytes: float = 0.0
     operations: float = 0.0
+    state_bytes: float = 0.0
 
     @property
     def bytes(self) -> float:
         """Memory traffic of all operations that compilers do not fuse."""
-        return self.activation_bytes + self.score_bytes + self.weight_bytes + self.other_bytes
+        return self.activation_bytes + self.score_bytes + self.weight_bytes + self.other_bytes + self.state_bytes
 
     def times(self, count: float) -> "Work":
         """Returns the work of ``count`` repetitions."""
@@ -34,6 +36,16 @@ class Work(NamedTuple):
     def plus(self, other: "Work") -> "Work":
         """Returns the sum of this and other work."""
         return Work(*map(sum, zip(self, other, strict=True)))
+
+
+class Exchange(NamedTuple):
+    """Collectives of one type over given mesh axes in a step: count, bytes of whole arrays, and bytes on the wire."""
+
+    operation: str
+    axes: str
+    times: float
+    bytes: float
+    wire_bytes: float
 
 
 class Counts(NamedTuple):
@@ -49,8 +61,11 @@ class Counts(NamedTuple):
       precision: matmul precision, float32 or bfloat16.
       least_bytes: approximate memory of a device if its share is processed in the largest possible number of
         microbatches.
-      sums: whether the devices that share a step all-reduce the gradients of all parameters.
+      exchanges: collectives of a step, if they are counted.
+      mesh: names and sizes of the mesh axes of these collectives.
       streamed: whether each lane reads a separate data stream. If so, the default is one lane.
+      group: number of examples that are normalized together, which a batch is not split below.
+      microbatches: number of parts in which a device processes its share.
     """
 
     step: Work
@@ -61,18 +76,11 @@ class Counts(NamedTuple):
     devices: int
     precision: str
     least_bytes: float
-    sums: bool = False
+    exchanges: tuple[Exchange, ...] | None = None
+    mesh: tuple[tuple[str, int], ...] = ()
     streamed: bool = False
-
-
-class Exchange(NamedTuple):
-    """Collectives of one type over given mesh axes in a step: count, bytes of whole arrays, and bytes on the wire."""
-
-    operation: str
-    axes: str
-    times: float
-    bytes: float
-    wire_bytes: float
+    group: int = 1
+    microbatches: int = 1
 
 
 class Verdict(NamedTuple):

@@ -162,7 +162,7 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
     """
     window = decoder.window or length
     if block:
-        seen, near = _scores_in_blocks(length, 0, block), _scores_in_blocks(length, decoder.window, block)
+        seen, near = scores_in_blocks(length, 0, block), scores_in_blocks(length, decoder.window, block)
     else:
         seen = length / 2 if causal else length
         near = window * (1 - window / (2 * length)) if causal else min(2 * window, length)
@@ -172,7 +172,7 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
     return 2 * decoder.heads * (whole * wide * seen + (decoder.layers - whole) * widths * near)
 
 
-def _scores_in_blocks(length: int, window: int, block: int) -> float:
+def scores_in_blocks(length: int, window: int, block: int) -> float:
     """Returns the number of scores that blocked causal attention computes per token, as an average over a sequence."""
     block = min(block, length)
     blocks = -(-length // block)

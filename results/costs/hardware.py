@@ -44,6 +44,7 @@ _NVIDIA = "NVIDIA's data sheets: dense bfloat16, NVLink one way, nodes of 8, 400
 _PCIE = "NVIDIA's data sheet of the card: dense bfloat16, PCIe 5.0 one way, no bridge. Nodes and network as of H100"
 _GRACE = "NVIDIA's data sheet, with 96 GB of HBM3. Nodes of 4 on NVLink, 200 Gbit/s a GPU, as of CSCS's Alps"
 _A100 = "NVIDIA's data sheet of the A100 80GB SXM: dense bfloat16, NVLink one way. DGX A100: nodes of 8, 25 GB/s a GPU"
+_A100_40 = "NVIDIA's data sheet of the A100 40GB SXM. Links and network as of the A100 80GB"
 _V100 = "NVIDIA's data sheet of the V100 SXM2 32GB: float16, NVLink one way. Nodes of 8, 400 Gbit/s a node (DGX-1)"
 _TPU = 6  # passes: TPUs add six bfloat16 products
 _GPU = 15  # passes: GPUs use other units
@@ -58,6 +59,7 @@ HARDWARE = {
     "h100_pcie": Hardware(7.56e14, _GPU, 80e9, 2.0e12, 6.4e10, 1, 8, 5e10, _PCIE),
     "gh200": Hardware(9.90e14, _GPU, 96e9, 4.0e12, 4.5e11, 1, 4, 2.5e10, _GRACE),
     "a100": Hardware(3.12e14, 16, 80e9, 2.039e12, 3e11, 1, 8, 2.5e10, _A100),
+    "a100_40gb": Hardware(3.12e14, 16, 40e9, 1.555e12, 3e11, 1, 8, 2.5e10, _A100_40),
     # The rate is that of float16. This GPU has no bfloat16.
     "v100": Hardware(1.25e14, 8, 32e9, 9.0e11, 1.5e11, 1, 8, 6.25e9, _V100),
     # A core is half a chip of 46 TFLOP/s, 16 GiB at 700 GB/s, and links of 496 Gbit/s each way.
@@ -77,6 +79,7 @@ NARROW = {
     ("h100", "fp8"): 19.79e14,
     ("h200", "fp8"): 19.79e14,
 }
+HALVES = {"bf16": "bf16", "fp16": "fp16", "bfloat16": "bf16", "float16": "fp16"}  # names of 16-bit precisions
 CORES = {"v2": 2, "v3": 2, "tpu7x": 2}  # devices of a chip, if they are more than one
 # JAX's device names and their rows in the hardware table. The rates of a GPU depend on its form factor.
 _KINDS = (
@@ -91,6 +94,7 @@ _KINDS = (
     (r"\bH100 80GB HBM3$", "h100"),
     (r"\bH100 PCIe$", "h100_pcie"),
     (r"\bA100-SXM4-80GB$", "a100"),
+    (r"\bA100-SXM4-40GB$", "a100_40gb"),
     (r"\bV100-SXM2-32GB$", "v100"),
     (r"\bGH200 (120|480)GB$", "gh200"),  # the number is the size of the CPU's memory
 )
@@ -154,11 +158,13 @@ def peak(row: str, precision: str) -> float:
 
     Args:
       row: the device's row in the hardware table.
-      precision: bf16 or fp16 for the rate in the table, or int8 or fp8 for the rate of narrower numbers.
+      precision: a name in ``HALVES`` for the rate in the table, or int8 or fp8 for the rate of narrower numbers.
 
     Raises:
-      KeyError: the tables have no rate for this precision.
+      BadInput: the tables do not have the accelerator, or no rate for this precision.
     """
-    if precision in ("bf16", "fp16"):
+    check_choice("device", row, ACCELERATORS)
+    if precision in HALVES:
         return HARDWARE[row].flops
+    check_choice(f"precision of {row}", precision, [*HALVES, *(each for name, each in NARROW if name == row)])
     return NARROW[row, precision]

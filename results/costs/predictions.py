@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from results.costs import step_model
 from results.costs.counts import Work
-from results.costs.hardware import described, hardware_of, passes
-from results.costs.step_constants import CONSTANTS, PUBLISHED, RANGE, SHORTEST
+from results.costs.hardware import HALVES, described, hardware_of, passes
+from results.costs.step_constants import CONSTANTS, DENSE, MIXTURE, OTHER, PUBLISHED, RANGES, SHORTEST
 from results.costs.step_model import Constants, Parts, Step, Terms
 
-PREDICTOR = "4"  # version of the method; ratios to measurements are valid for one version only
+PREDICTOR = "5"  # version of the method; ratios to measurements are valid for one version only
 FEWEST = 3  # measurements needed to estimate the error of predictions
 DECADES = 2  # programs whose FLOPs are within this range scale each other's predictions
 MOST_SCORES = 1.1  # factor by which scores in memory may lengthen a step that is like published ones
@@ -34,8 +34,7 @@ class Rates(NamedTuple):
       call_seconds: seconds per call that the host needs to launch programs and read their results.
       equation_seconds: compile time per operation in the text of a program.
       factor: factor within which predictions agree with measured times, with 90 % confidence.
-      published: whether there are published decoder steps for this device and precision. If so, they determine the
-        range.
+      published: whether dense decoder steps for this device and precision were compared with published ones.
       source: human-readable description of the source of these numbers.
       slices: number of slices spanned by the devices of a step.
     """
@@ -86,9 +85,9 @@ CPU = Rates(
 )
 STARTING = 400  # a process's first program takes as long as compiling about this number of operations
 # Seconds per operation. That of GPUs is the geometric mean of three small networks on an H200 (docs/accelerators.md).
-_LATENCY = {"tpu": 1e-6, "gpu": 6e-7}
+# That of TPUs is set by hand, below the bound from two published steps of ResNet-50 (docs/predictions.md).
+_LATENCY = {"tpu": 2e-7, "gpu": 6e-7}
 CALL_SECONDS = 1e-3  # host time per call on accelerators
-UNLIKE_PUBLISHED = 3.0  # factor of the range of steps on accelerators that are not like published ones
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
@@ -103,7 +102,7 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
         found.flops / passes(found, precision),
         found.memory_bandwidth,
         f"tables ({found.source})",
-        published=row in PUBLISHED and precision == "bfloat16",
+        published=is_compared(row, precision),
     )
     return rates._replace(slices=found.slices)
 
@@ -118,7 +117,7 @@ def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, pu
         _LATENCY[backend],
         CALL_SECONDS,
         CPU.equation_seconds,
-        UNLIKE_PUBLISHED,
+        RANGES[OTHER],
         published,
         source,
     )
@@ -128,48 +127,68 @@ def of_step(step: Step) -> Seconds:
     """Returns the predicted seconds of a decoder's training step, with a 90 % range.
 
     Raises:
-      KeyError: the hardware table has no row or no peak for the step.
+      BadInput: the step cannot exist (see ``step_model.check``).
     """
-    return around(float(step_model.parts(step_model.terms(step), CONSTANTS).step), RANGE)
+    middle = float(step_model.parts(step_model.terms(step), CONSTANTS).step)
+    return around(middle, RANGES[class_of(step, middle)])
 
 
-def parts(of: Work, at: Rates, links: float = 0.0) -> Parts:
+def class_of(step: Step, seconds: float) -> str:
+    """Returns the class of a decoder's step that is predicted to take ``seconds``."""
+    return _class(seconds, compared=is_compared(step.row, step.precision), mixture=step.decoder.experts > 0)
+
+
+def is_compared(row: str, precision: str) -> bool:
+    """Returns whether dense steps on a device, in a precision, were compared with published ones."""
+    return row in PUBLISHED and precision in HALVES
+
+
+def _class(seconds: float, *, compared: bool, mixture: bool = False) -> str:
+    """Returns the class of a step, which determines its range (``RANGES``). All predictions of steps use it.
+
+    Args:
+      seconds: predicted seconds of the step.
+      compared: whether the step is like those that were compared with published ones, except for its length.
+      mixture: whether the model has experts.
+    """
+    if mixture:
+        return MIXTURE
+    return DENSE if compared and seconds >= SHORTEST else OTHER
+
+
+def parts(of: Work, at: Rates, links: float = 0.0, far: float = 0.0) -> Parts:
     """Returns the predicted seconds of the parts of a program, without the minimum time of operations.
 
     Args:
       of: work of the program.
       at: rates of the device.
       links: seconds of the program's exchanges.
+      far: seconds of its exchanges between nodes of GPUs.
     """
-    activations, weights = of.activation_bytes, of.weight_bytes + of.score_bytes
+    # Weights count twice, because gathered weights are written and read. The optimizer's state counts once.
+    activations, weights = of.activation_bytes, of.weight_bytes + of.score_bytes + of.state_bytes / 2
     if at.backend == "cpu":  # all bytes count once, also those of operations that are not matmuls
         activations, weights = of.bytes, 0.0
     in_memory = activations / at.bytes, weights / at.bytes
-    terms = Terms(of.flops / at.flops, 0.0, *in_memory, links, math.log2(at.slices), 0.0, at.backend == "gpu")
+    terms = Terms(of.flops / at.flops, 0.0, *in_memory, links, far, math.log2(at.slices), 0.0, at.backend == "gpu")
     return step_model.parts(terms, at.constants)
 
 
-def seconds(of: Work, at: Rates, lanes: int = 1, links: float = 0.0) -> Seconds:
+def seconds(of: Work, at: Rates, lanes: int = 1, links: float = 0.0, far: float = 0.0) -> Seconds:
     """Returns the predicted seconds of a program per trial.
 
     Args:
       of: work of one trial.
       at: rates of the device.
       lanes: number of batched trials. They share the minimum time of each operation.
-      links: seconds of the program's exchanges.
+      links, far: see ``parts``.
     """
-    middle = float(parts(of, at, links).step) + of.operations * at.operation_seconds / lanes
-    return around(middle, RANGE if is_like_published(of, at, links) else at.factor)
-
-
-def is_like_published(of: Work, at: Rates, links: float = 0.0) -> bool:
-    """Returns whether steps like this one were published: 16-bit Transformers on the same kinds of devices.
-
-    Published steps take half a second or more, and their attention keeps the scores on the chip.
-    """
-    whole = parts(of, at, links).step
-    blocked = parts(of._replace(score_bytes=0.0), at, links).step
-    return bool(at.published and of.score_bytes and whole >= SHORTEST and whole <= MOST_SCORES * blocked)
+    step = float(parts(of, at, links, far).step)
+    blocked = parts(of._replace(score_bytes=0.0), at, links, far).step
+    # Published programs are Transformers whose attention keeps the scores on the chip.
+    compared = bool(at.published and of.score_bytes and step <= MOST_SCORES * blocked)
+    factor = RANGES[_class(step, compared=compared)] if at.published else at.factor
+    return around(step + of.operations * at.operation_seconds / lanes, factor)
 
 
 def compiling_seconds(equations: float, at: Rates) -> float:

@@ -2,7 +2,8 @@
 
 On a device, matmuls, memory traffic and communication partly overlap. On a torus, a step therefore takes longer than
 any of the three, but less than their sum. On a switch, a step takes as long as the longest of the three: published
-steps on GPUs do not show additional time for memory or communication. ``benchmarks/step_model.py`` fits the constants
+steps on GPUs do not show additional time for memory or for communication in a node. Communication between nodes
+overlaps partly. ``benchmarks/step_model.py`` fits the constants
 to published steps. ``docs/predictions.md`` lists all forms that were tried.
 
 The terms of a decoder are derived from its shape and mesh. The terms of other programs are counted (see
@@ -15,11 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from results.bad_input import BadInput, check_choice
 from results.costs import decoder_counts
 from results.costs.decoder_counts import Decoder
-from results.costs.hardware import HARDWARE, peak
+from results.costs.hardware import HARDWARE, Hardware, peak
 
 STATE_BYTES = 12  # bytes of a float32 parameter with both means of Adam
+FAR_OVERLAP = 2.0  # like ``Constants.overlap``, for links between nodes of GPUs
 NUMBER_BYTES = 2  # bytes of a weight, an activation or a gradient that is read or sent
 # Mesh axes, each with its meaning in the model. Axes that run between slices start with dcn_.
 AXES = {
@@ -31,6 +34,10 @@ AXES = {
     "expert": "expert",
     "pipeline": "pipeline",
 }
+BETWEEN = "between"  # the axis between slices
+_COUNTS = ("length", "batch_size", "devices", "slices", "micro_batch", "virtual_stages")  # fields of a step
+# All axes, starting with the one whose devices are closest to each other.
+NEAREST_FIRST = ("tensor", "context", "expert", "fsdp", "data", "pipeline", BETWEEN)
 
 
 class Step(NamedTuple):
@@ -40,8 +47,8 @@ class Step(NamedTuple):
       decoder, length, batch_size: shape, tokens per sequence, and sequences in the global batch.
       row, devices, slices: name of the row in the hardware table, number of devices, and number of slices.
       mesh: sizes of the mesh axes: data, fsdp, tensor, context, expert and pipeline within a slice, and ``between``
-        slices.
-      precision: bf16, fp16, fp8 or int8. Attention always uses bf16 or fp16.
+        slices. The sizes multiply to ``devices``.
+      precision: bf16 (or bfloat16), fp16, fp8 or int8. Attention always uses bf16 or fp16.
       kept: tensors that the backward pass does not recompute, from ``decoder_counts.NAMES``.
       micro_batch, virtual_stages: sequences per microbatch, and stages per device, if there are several pipeline
         stages.
@@ -70,6 +77,7 @@ class Terms(NamedTuple):
       activations, weights: time of the memory traffic of each. Gathered weights are written and read, so their traffic
         counts twice. Scores of unblocked attention count like weights, because softmax reads and writes them again.
       links: time of communication over all directions of the torus, or into the switch.
+      far: time of communication between the nodes of a switch.
       doublings: log2 of the number of slices.
       bubble: idle time of the pipeline, relative to the remaining time.
       switched: whether devices are on a switch. If so, the GPU constants apply.
@@ -80,6 +88,7 @@ class Terms(NamedTuple):
     activations: Any
     weights: Any
     links: Any
+    far: Any
     doublings: Any
     bubble: Any
     switched: Any
@@ -119,12 +128,33 @@ class Parts(NamedTuple):
     step: Any
 
 
+def check(step: Step) -> None:
+    """Checks that a step can exist.
+
+    Raises:
+      BadInput: a device, precision, mesh axis or kept tensor is unknown, a size is not a positive number, or the sizes
+        of the mesh do not multiply to the number of devices.
+    """
+    peak(step.row, step.precision)
+    for axis in step.mesh:
+        check_choice("mesh axis", axis, NEAREST_FIRST)
+    for tensor in sorted(step.kept):
+        check_choice("kept tensor", tensor, decoder_counts.NAMES)
+    for name, count in {**step._asdict(), **step.mesh}.items():
+        if name in (*_COUNTS, *step.mesh) and (not 1 <= count < math.inf or count != int(count)):
+            raise BadInput(f"{name}={count} is not an integer of at least 1")
+    size = math.prod(step.mesh.values())
+    if size != step.devices:
+        raise BadInput(f"mesh {dict(step.mesh)} has {size} devices, not {step.devices}. Use sizes that multiply to it.")
+
+
 def terms(step: Step) -> Terms:
     """Returns the terms of a step.
 
     Raises:
-      KeyError: the hardware table has no row or no peak for the step.
+      BadInput: the step cannot exist (see ``check``).
     """
+    check(step)
     hardware, mesh = HARDWARE[step.row], step.mesh
     decoder, tensor, stages = step.decoder, mesh.get("tensor", 1), mesh.get("pipeline", 1)
     tokens = step.batch_size * step.length / step.devices
@@ -135,35 +165,62 @@ def terms(step: Step) -> Terms:
     bytes_each = NUMBER_BYTES / hardware.memory_bandwidth
     # An evaluation is a forward pass. It gathers weights once, where a step sends them and their gradients three times.
     more = 1 + step.evaluated * 2 * decoder_counts.active_parameters(decoder) / products
-    links = sent_bytes(step) / (hardware.axes * hardware.link_bandwidth)
+    exchanged = 1 + step.evaluated / 3
+    sent = sent_by_axis(step)
     return Terms(
         more * tokens * products / peak(step.row, step.precision),
         more * tokens * attention / hardware.flops,
         more * traffic * bytes_each,
         more * weights * bytes_each,
-        (1 + step.evaluated / 3) * links,
+        exchanged * (sum(sent.values()) - sent[BETWEEN]) / (hardware.axes * hardware.link_bandwidth),
+        exchanged * _far_seconds(hardware, mesh, sent),
         math.log2(step.slices),
         _bubble(step),
         hardware.axes == 1,
     )
 
 
-def sent_bytes(step: Step) -> float:
-    """Returns the bytes that a device sends within its slice in a step, with the best ring algorithm."""
+def sent_by_axis(step: Step) -> dict[str, float]:
+    """Returns the bytes that a device sends in a step, by mesh axis, with the best ring algorithm."""
     decoder, mesh = step.decoder, step.mesh
     fsdp, tensor, expert = (mesh.get(name, 1) for name in ("fsdp", "tensor", "expert"))
-    stages, data, context = (mesh.get(name, 1) for name in ("pipeline", "data", "context"))
+    stages, data, context, between = (mesh.get(name, 1) for name in ("pipeline", "data", "context", BETWEEN))
     own = decoder_counts.stored_parameters(decoder) / (tensor * stages * expert)
-    # Weights are gathered for both passes, and their gradients are scattered.
-    sent = 3 * NUMBER_BYTES * own * (fsdp - 1) / fsdp
-    sent += 2 * 4 * own / fsdp * (data - 1) / data  # all-reduce of float32 gradients
+    gradients = 2 * 4 * own / fsdp  # all-reduce of float32 gradients
     tokens = step.batch_size * step.length / step.devices
     stream = decoder.layers * tokens * decoder.width * NUMBER_BYTES
     # Two all-reduces in each pass, and one more if the attention's output is computed again.
     sums = 4 if "out" in step.kept else 5
-    sent += sums * 2 * (tensor - 1) * stream
-    sent += 3 * 2 * decoder.layers * decoder.key_heads * decoder.head_width * NUMBER_BYTES * tokens * (context - 1)
-    return sent + 4 * decoder.active_experts * stream * (expert - 1) / expert  # there and back, in both passes
+    keys = decoder.layers * decoder.key_heads * decoder.head_width * NUMBER_BYTES * tokens
+    return {
+        # Weights are gathered for both passes, and their gradients are scattered.
+        "fsdp": 3 * NUMBER_BYTES * own * (fsdp - 1) / fsdp,
+        "data": gradients * (data - 1) / data,
+        BETWEEN: gradients * (between - 1) / between,
+        "tensor": sums * 2 * (tensor - 1) * stream,
+        "context": 3 * 2 * keys * (context - 1),
+        "expert": 4 * decoder.active_experts * stream * (expert - 1) / expert,  # there and back, in both passes
+    }
+
+
+def _far_seconds(hardware: Hardware, mesh: Mapping[str, int], sent: Mapping[str, float]) -> float:
+    """Returns the seconds of communication between nodes. Axes are placed in nodes in the order ``NEAREST_FIRST``.
+
+    If an axis has n devices, with m of them in each node, the share (n/m − 1) / (n − 1) of the bytes that a device
+    sends crosses nodes, because the devices of a node each send a part of the array. For experts, it is m times as
+    much.
+    """
+    if hardware.node is None or hardware.far_bandwidth is None:
+        return 0.0
+    seconds, inner = 0.0, 1
+    for axis in NEAREST_FIRST:
+        size = mesh.get(axis, 1)
+        within = min(size, max(1, hardware.node // inner))
+        if size > within:
+            share = (size / within - 1) / (size - 1) * (within if axis == "expert" else 1)
+            seconds += share * sent.get(axis, 0.0) / hardware.far_bandwidth
+        inner *= size
+    return seconds
 
 
 def held_bytes(step: Step) -> float:
@@ -200,7 +257,8 @@ def parts(of: Terms, constants: Constants) -> Parts:
     memory = constants.activations * of.activations + 2 * of.weights
     power = constants.overlap
     overlapped = ((products + attention) ** power + memory**power + of.links**power) ** (1 / power)
-    longest = np.maximum(np.maximum(products + attention, memory), of.links)
-    base = np.where(of.switched, longest, overlapped)
+    here = np.maximum(products + attention, memory)
+    between = np.maximum((here**FAR_OVERLAP + of.far**FAR_OVERLAP) ** (1 / FAR_OVERLAP), of.links)
+    base = np.where(of.switched, between, overlapped)
     slices, bubble = base * constants.slices * of.doublings, base * of.bubble
     return Parts(products, attention, memory, of.links, slices, bubble, base + slices + bubble)

@@ -509,16 +509,25 @@ def bucket_path(url: str) -> BucketPath:
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise BadInput(f"{url} cannot be opened. Use a folder, gs://, s3:// or az://.")
+    if "#" in url and not parts.query and "@" not in parts.netloc:
+        raise BadInput(
+            f"{parts.scheme}://… contains a #, which names of folders in buckets cannot have here. Rename it."
+        )
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise BadInput(
             f"{parts.scheme}://… contains credentials or options. Set them in the environment, see docs/launch/buckets."
         )
     if not parts.netloc and parts.scheme != "memory":
         raise BadInput(f"{url} has no bucket. Write {parts.scheme}://BUCKET/FOLDER.")
+    names = [name for name in parts.path.split("/") if name]
+    if not url.isprintable() or {".", ".."} & set(names):
+        raise BadInput(
+            f"{url!a} has a name that objects in buckets cannot have. Leave out . and .. and control characters."
+        )
     _obstore()
     root = f"{parts.scheme}://{parts.netloc}"
     bucket = _BUCKETS.setdefault(root, Bucket(root))
-    return BucketPath(bucket, "/".join(part for part in parts.path.split("/") if part))
+    return BucketPath(bucket, "/".join(names))
 
 
 def refresh() -> None:

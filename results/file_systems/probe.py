@@ -25,7 +25,7 @@ def check(store: BucketPath) -> None:
             with ThreadPoolExecutor(WRITERS) as pool:
                 writers = [uuid.uuid4().bytes for _ in range(WRITERS)]
                 wins = list(pool.map(lambda data: bucket.create(together.key, data), writers))
-            listed = {entry.name for entry in bucket.entries(store.key) if entry.name.startswith(prefix)}
+            listed = {path.name for path in store.iterdir() if path.name.startswith(prefix)}
             kept = twice.read_bytes()
         finally:
             bucket.delete(twice.key)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from results import store
+from results.aliases import StringMap
 from results.durable import Folder
 from results.importers import partial_studies, shallue2018_format
 from results.importers.partial_studies import Batch, PartialStudy, Stored
@@ -43,13 +44,15 @@ class Intake:
       present: number of trials already in the store.
       left_out: columns that were not imported.
       warnings: warnings about data that could not be imported.
+
+    The argument ``about`` has values of the studies table, by column.
     """
 
-    def __init__(self, folder: Folder, pool: ThreadPoolExecutor, warnings: ImportWarnings):
+    def __init__(self, folder: Folder, pool: ThreadPoolExecutor, warnings: ImportWarnings, about: StringMap):
         self.studies: dict[str, PartialStudy] = {}
         self.trials = self.rows = self.present = 0
         self.left_out: set[str] = set()
-        self._folder, self._pool, self.warnings = folder, pool, warnings
+        self._folder, self._pool, self.warnings, self._about = folder, pool, warnings, about
         self._under_way: collections.deque[_UnderWay] = collections.deque()
         self._seen = self._waiting = self._configured = 0
         self._current: PartialStudy | None = None
@@ -227,6 +230,7 @@ class Intake:
             {trial: study.curves[trial] for trial in trials if trial in study.curves},
             frozenset(study.lost) if last else frozenset(),
             last,
+            self._about,
         )
         size = sum(map(len, batch.curves.values()))
         study.done |= trials

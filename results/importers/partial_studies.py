@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results import store
+from results.aliases import StringMap
 from results.durable import Folder
 from results.importers import curves_csv, recording, shallue2018_format
 from results.importers.shallue2018_format import METRICS, TrialMetadata
@@ -30,6 +31,7 @@ class Batch(NamedTuple):
       curves: text of measurements.csv, by trial. Trials without this file are absent.
       lost: trials without usable files.
       last: whether to make the study visible after this batch.
+      about: values of the studies table, by column.
     """
 
     study: Recorded
@@ -38,6 +40,7 @@ class Batch(NamedTuple):
     curves: Mapping[int, bytes]
     lost: frozenset[int]
     last: bool
+    about: StringMap
 
 
 class Stored(NamedTuple):
@@ -163,7 +166,7 @@ def save(folder: Folder, batch: Batch) -> Stored:
         if fresh or lost:
             claim.write(
                 {
-                    "studies": recording.studies(batch.study, {}),
+                    "studies": recording.studies(batch.study, batch.about),
                     "trials": _trials(batch.study, {t: new[t] for t in new if t in fresh or t in lost}, lost),
                     "measurements": _measurements(batch.study, shallue2018_format.as_errors(curves.table)),
                 }

@@ -5,6 +5,7 @@ The archive does not have a licence, so it is read in place and never redistribu
 
 import contextlib
 import csv
+import json
 import os
 from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +20,14 @@ from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
 from results.located import located_both
 from results.printing import Report, report_some
-from results.storage import claims
+from results.storage import claims, commits
+from results.storage.commits import Commit
 
 # sha256 of batch_science_data.tar.bz2 as published at storage.googleapis.com/batch_science_data/.
 SHA256 = frozenset({"6460ab86a6ab0f22a02e1c9b982e1ca31220bf41f669304ce86f14d19053f435"})
 PUBLISHED = Path(__file__).parents[1] / "papers" / "shallue2018_studies.csv"
+ARCHIVE = "batch_science_data"  # key of the sha256 in ``package_versions``
+UNPACKED = "unpacked folder, not checked"  # instead of the sha256
 WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads; they wait for the disk half of the time
 
 TrialCounts = tuple[int, int, int]  # complete, incomplete and infeasible trials
@@ -36,7 +40,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
     Args:
       path: the published .tar.bz2, a .tar of it, or the unpacked folder.
       folder: the store.
-      any_checksum: whether to skip the sha256 check.
+      any_checksum: whether to accept any sha256. It is stored in the column ``package_versions`` of the studies.
       report: called with lines for the user.
 
     Returns:
@@ -51,13 +55,12 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
                 f"no archive at {path}. Name batch_science_data.tar.bz2, a .tar of it or the unpacked folder."
             )
         store.check_destination(folder)
-        if not any_checksum:
-            _check_sha256(path, report)
+        digest = _sha256(path, report, any_checksum=any_checksum)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror or error})") from None
     warnings = ImportWarnings()
     with ThreadPoolExecutor(WRITERS) as pool:
-        intake = Intake(folder, pool, warnings)
+        intake = Intake(folder, pool, warnings, {"package_versions": json.dumps({ARCHIVE: digest})})
         try:
             broken = _pass(path, intake, report)
             if intake.end_of_pass(cut=bool(broken)):
@@ -71,6 +74,13 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
         finally:
             pool.shutdown(cancel_futures=True)
     return _report_import(path, folder, intake, broken, warnings, report)
+
+
+def doubts(commit: Commit) -> set[str]:
+    """Returns the ways in which the sources of a study differ from the published archive, by their stored sha256."""
+    versions = commits.read_table(commit, "studies")["package_versions"].drop_null().to_pylist()
+    digests = {str(json.loads(text).get(ARCHIVE, UNPACKED)) for text in versions} - SHA256
+    return {each if each == UNPACKED else f"not the published archive, but sha256 {each[:8]}…" for each in digests}
 
 
 def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
@@ -98,18 +108,22 @@ def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
     return lines + [f"{path}: not in the table" for path in sorted(counts.keys() - published.keys())]
 
 
-def _check_sha256(path: Folder, report: Report) -> None:
+def _sha256(path: Folder, report: Report, *, any_checksum: bool) -> str:
+    """Returns the sha256 of the archive. Raises BadInput if it is not the published one, unless any is accepted."""
+    if path.is_dir() and any_checksum:
+        return UNPACKED
     if path.is_dir():
         raise BadInput(f"{path} is a folder, which has no checksum. Import it with --any-checksum.")
     if not path.is_file():
         raise BadInput(f"{path} is neither a file nor a folder")
     with progress.show_progress("checksum", path.stat().st_size, "B", report) as show:
         digest = durable.sha256(path, show)
-    if digest not in SHA256:
+    if digest not in SHA256 and not any_checksum:
         raise BadInput(
             f"{path} is not the published archive (sha256 {digest}, not {min(SHA256)[:8]}...). Download it again, or "
             "import it anyway with --any-checksum."
         )
+    return digest
 
 
 def _pass(path: Folder, intake: Intake, report: Report) -> str:

@@ -6,7 +6,7 @@ evaluations are derived from the steps of the measurements.
 
 import collections
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ _SCALES: Mapping[str, Scale] = {
     "REVERSE_LOG_SCALE": "REVERSE_LOG",
 }
 
+TIMED, EARLY_STOPPING = "time budget", "early stopping"
 Spacings = tuple[tuple[int, int], ...]
 
 
@@ -38,15 +39,18 @@ class ArchivedProtocol(NamedTuple):
     """The protocol of a study in the archive.
 
     Attributes:
-      train_steps: fewest steps of a COMPLETE trial, or 0 if trials had a time budget.
+      train_steps: fewest steps of a COMPLETE trial. If trials had a time budget, the last step of any COMPLETE trial,
+        or 0 without measurements of such trials.
       space: ranges of the metaparameters, under their names in the archive.
       spacings: numbers of steps between evaluations, each with the step up to which it applies. Empty if no COMPLETE
         trial has measurements.
+      notes: ``TIMED`` if trials had a time budget, and ``EARLY_STOPPING`` if the study set it.
     """
 
     train_steps: int
     space: SearchSpace
     spacings: Spacings
+    notes: Sequence[str]
 
 
 def read(folder: str, path: str) -> ArchivedProtocol:
@@ -74,7 +78,10 @@ def read(folder: str, path: str) -> ArchivedProtocol:
             ranges[name] = range_of(config)
         except (BadInput, KeyError, TypeError, AttributeError):
             raise BadInput(f"{path}: the range of {name!a} in the archive has an unknown form: {config!a}") from None
-    return ArchivedProtocol(steps, SearchSpace(ranges), _spacings_of(commit, steps))
+    spacings, last = _evaluations_of(commit, steps)
+    conditions = {TIMED: steps == 0, EARLY_STOPPING: details.get("early_stopping") is True}
+    notes = [note for note, holds in conditions.items() if holds]
+    return ArchivedProtocol(steps or last, SearchSpace(ranges), spacings, notes)
 
 
 def range_of(config: Fields) -> Range:
@@ -124,9 +131,10 @@ def _how(folder: str) -> str:
     )
 
 
-def _spacings_of(commit: Commit, train_steps: int) -> Spacings:
-    """Returns the evaluation spacings shared by most COMPLETE trials, up to ``train_steps`` unless it is 0.
+def _evaluations_of(commit: Commit, train_steps: int) -> tuple[Spacings, int]:
+    """Returns the evaluation spacings shared by most COMPLETE trials, and the last step of any COMPLETE trial.
 
+    Steps beyond ``train_steps`` are ignored, unless it is 0. Without measurements, the last step is 0.
     If several spacings are equally common, the ones with the most evaluations are used. Ties go to the trial with the
     lowest id.
     """
@@ -139,7 +147,7 @@ def _spacings_of(commit: Commit, train_steps: int) -> Spacings:
     trial, step = trial[counts], step[counts]
     grids = [grid.tobytes() for grid in np.split(step, np.flatnonzero(np.diff(trial)) + 1) if len(grid)]
     if not grids:
-        return ()
+        return (), 0
     frequency = collections.Counter(grids)
     best = max(frequency, key=lambda grid: (frequency[grid], len(grid)))  # the first of equal ones
-    return as_spacings(np.frombuffer(best, step.dtype))
+    return as_spacings(np.frombuffer(best, step.dtype)), int(step.max())

@@ -17,6 +17,7 @@ from results.aliases import Json
 from results.bad_input import first_line
 from results.durable import Folder, check_depth
 from results.file_systems.protocol import Entry
+from results.grouping import grouped
 from results.printing import Report, report_some
 
 SHOWN = 10
@@ -35,6 +36,8 @@ class Unusable(ValueError):
 class ImportWarnings:
     """Warnings about data that could not be imported, one per line. ``report`` shows the first ten and a count.
 
+    With ``by_reason``, warnings with the same reason share a line of the report.
+
     Attributes:
       lines: the warnings.
       files: number of files that were found.
@@ -42,16 +45,21 @@ class ImportWarnings:
       refused: number of runs in the other files that were not imported.
     """
 
-    def __init__(self, lines: Sequence[str] = ()) -> None:
+    def __init__(self, lines: Sequence[str] = (), *, by_reason: bool = False) -> None:
         self.lines = list(lines)
         self.files = self.refused = 0
         self.skipped: Counter[str] = Counter()
+        self._by_reason = by_reason
 
     def add(self, place: str, why: object) -> None:
         self.lines.append(f"{place}: {why}")
 
     def report(self, report: Report, most: int = SHOWN) -> None:
-        report_some(self.lines, report, most)
+        reports = self.lines
+        if self._by_reason:
+            groups = grouped(self.lines, lambda line: line.partition(": ")[2]).values()
+            reports = [f"{lines[0]} (and {len(lines) - 1:,} more)" if lines[1:] else lines[0] for lines in groups]
+        report_some(reports, report, most)
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:

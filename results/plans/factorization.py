@@ -47,7 +47,11 @@ class Factorization(Als, Plan):
     digits: int = DIGITS[-1]
 
     kind: ClassVar[str] = "cores"
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {"evaluate_every": 1, "evaluation_rows": None}
+    OMITTED_AT: ClassVar[Mapping[str, object]] = {
+        "evaluate_every": 1,
+        "evaluation_rows": None,
+        "fold_in_ridge": None,
+    }
     # The stream depends only on the data, search, seed and ridge, so all cores and solvers share trials.
     NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
 

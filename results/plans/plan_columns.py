@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from results.aliases import Fields, Json
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
-from results.plans.recorded import UNITS
+from results.plans.recorded import SEQUENCES, UNITS
 from results.plans.schema import FLOAT64, INT32, KIND, TEXT, Column
 from results.plans.study import METRICS, Target
 
@@ -27,6 +27,12 @@ COLUMNS = (
     Column("unit", TEXT, f"unit of batch_size: {', '.join(UNITS[:-1])} or {UNITS[-1]}, or null without one"),
     Column("sequence_length", INT32, "tokens of a sequence, or null if it is unknown or the unit has no sequences"),
 )
+
+
+def unit_in_words(study: Plan) -> str:
+    """Returns the unit of a study's batch size, such as ``sequences of 1,024 tokens``, or "" without a batch size."""
+    unit, length = study.batch_unit
+    return f"{unit} of {length:,} tokens" if unit == SEQUENCES and length else unit or ""
 
 
 def names(study: Plan) -> Json:

@@ -1,18 +1,19 @@
 """Points: the answers in a release, with one row per study and target, ready for fitting."""
 
 from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, TEXT, UINT32, Column
+from results.rules import definitions
 
-_FIT = "examples, or null unless identified"
+_FIT = "in the unit of the batch size, or null unless identified"
 _VERDICT = (
     "identified: critical_batch_size, in [critical_low, critical_high]; at_least: critical_low or more; at_most: "
     "critical_high or less; not_identified: the data give no bound"
 )
 _EXTENT = (
-    "examples, with a 90 % interval that holds whatever the curve's shape. Identified if both ends are among the batch "
-    "sizes tried, at_least if only the lower one is, at_most if only the upper one is, and not_identified otherwise"
+    "in its unit, with a 90 % interval that holds whatever the curve's shape. Identified if both ends are among the "
+    "batch sizes tried, at_least if only the lower one is, at_most if only the upper one is, else not_identified"
 )
-_PAYS = f"batch size at which doubling batch and devices first trains less than 20 % faster, {_EXTENT}"
-_EFFICIENT = f"last batch size that needs at most 1.2 times the fewest examples, {_EXTENT}"
+_PAYS = f"{definitions.PAYS_UP_TO.format(gain=20)}, {_EXTENT}"
+_EFFICIENT = f"{definitions.EFFICIENT_UP_TO}, {_EXTENT}"
 _BEST_EXTENT = "null if the best estimate is beyond the batch sizes tried"
 _LOW = "lower end of its 90 % interval, or the bound of at_least, or null if open or not stated"
 _HIGH = "upper end of its 90 % interval, or the bound of at_most, or null if open or not stated"
@@ -98,13 +99,17 @@ POINTS = (
     Column("repeats_reached", INT32, "number of these that reached the target"),
     Column("curve", TEXT, "name of the point's curve over batch sizes, or cores, or null if it is on none"),
     *_extents(""),
-    Column("critical_batch_size", FLOAT64, f"critical batch size of that curve, as selected, {_FIT}"),
+    Column("critical_batch_size", FLOAT64, f"as selected: {definitions.CRITICAL_BATCH_SIZE}, for that curve, {_FIT}"),
     Column("critical_low", FLOAT64, _LOW),
     Column("critical_high", FLOAT64, _HIGH),
     Column("verdict", TEXT, f"verdict on that curve over batch sizes, as selected. {_VERDICT}"),
     Column("doubts", TEXT, f"as selected: {_DOUBTS}"),
     *_extents("confirmed_"),
-    Column("confirmed_critical_batch_size", FLOAT64, f"critical batch size of that curve, as confirmed, {_FIT}"),
+    Column(
+        "confirmed_critical_batch_size",
+        FLOAT64,
+        f"as confirmed: {definitions.CRITICAL_BATCH_SIZE}, for that curve, {_FIT}",
+    ),
     Column("confirmed_critical_low", FLOAT64, _LOW),
     Column("confirmed_critical_high", FLOAT64, _HIGH),
     Column("confirmed_verdict", TEXT, "verdict on that curve, as confirmed, or null without repeats"),

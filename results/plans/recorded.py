@@ -14,7 +14,7 @@ from results.plans.study import DIGITS, MOST_STEPS, Target, check_int
 from results.plans.trial_request import MOST_TRIALS
 
 # Units of a batch size, one of which each study has.
-UNITS = ("examples", "sequences", "tokens")
+EXAMPLES, SEQUENCES, TOKENS = UNITS = ("examples", "sequences", "tokens")
 RUNS = "runs"  # source of runs that users imported from their own logs
 SOURCE_LISTS = "source_lists"  # trials column: number of source lists that contain the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,79}")

@@ -11,7 +11,7 @@ from results.aliases import Fields, StringMap
 from results.bad_input import BadInput, TooOld
 from results.plans.study import METRICS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OLDEST_SCHEMA = 4  # oldest schema that this software reads
 VERSION_KEY = b"scaling_limits_schema"
 METADATA = {VERSION_KEY: str(SCHEMA_VERSION).encode()}  # of every table
@@ -36,7 +36,6 @@ INT32, INT64, UINT32, FLOAT32, FLOAT64 = pa.int32(), pa.int64(), pa.uint32(), pa
 _CATEGORY = pa.dictionary(INT32, TEXT)
 KIND = "batch (over batch sizes), cores (over cores), layout (one step on a mesh) or recorded (measured by others)"
 COUNTING = "counting: consecutive numbers, on which a few steps of a layout check its costs rather than train a model"
-
 STUDIES = (
     Column("study", _CATEGORY, "name of the study: readable slug and short hash of its plan"),
     Column("run", INT32, "number of the run and of its claim. A study grows by runs"),
@@ -65,6 +64,10 @@ STUDIES = (
     Column("lane_strategy", TEXT, "map (sequential) or vmap (batched)"),
     Column("shards", INT32, "devices that each batch was divided over"),
     Column("microbatches", INT32, "sequential parts of each shard of a batch"),
+    Column("mesh", TEXT, "batch: mesh of each trial, such as data:2;model:4, or null without a layout. Since schema 5"),
+    Column(
+        "layout", TEXT, "batch: tensor axes that were divided over the mesh, such as mlp:model, or null. Since schema 5"
+    ),
     Column("compile_seconds", FLOAT64, "seconds spent building programs, cached or not"),
     Column("run_seconds", FLOAT64, "seconds from the first program call to the last, without compiling"),
     Column("train_seconds", FLOAT64, "the part of run_seconds inside training steps"),

@@ -1,6 +1,6 @@
 """Migrations: upgrades tables with an older schema to the current schema when they are read.
 
-Currently, older schemas cannot be read: schemas 1 to 3 are rejected with a one-line error. Files on disk never change.
+Schemas 1 to 3 are rejected with a one-line error. Files on disk never change.
 """
 
 from collections.abc import Callable
@@ -37,5 +37,15 @@ def upgrade(name: str, table: pa.Table, path: Folder | str) -> pa.Table:
     return table
 
 
+def _from_4(name: str, table: pa.Table) -> pa.Table:
+    """Version 5 records the mesh and the layout of batch studies, which are null in earlier versions."""
+    if name != "studies":
+        return table
+    before = table.schema.get_field_index("compile_seconds")
+    for column in ("layout", "mesh"):
+        table = table.add_column(before, pa.field(column, schema.TEXT), pa.nulls(len(table), schema.TEXT))
+    return table
+
+
 # Keyed by the version from which a function upgrades to the next one.
-_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {}
+_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {4: _from_4}

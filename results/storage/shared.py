@@ -214,7 +214,10 @@ def narrow(table: str, rows: pa.Table, further: StringMap, names: Sequence[str] 
     Raises:
       ValueError, pyarrow.ArrowException: a column is missing or has a value outside its type.
     """
-    types = {column.name: column.type for column in schema.COLUMNS[table]}
+    columns = schema.COLUMNS[table]
+    if not schema.is_of_today(rows.schema):  # ``migrations`` adds columns that an older file lacks
+        columns = tuple(column for column in columns if column.name in rows.column_names)
+    types = {column.name: column.type for column in columns}
     types |= {name: _TYPES[kind] for name, kind in further.items()}
     if names is not None:
         types = {name: types[name] for name in names}

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from harness.compiled import topologies
 from harness.run import Settings
+from harness.step.batch_partition import Request, divisions
 from results.bad_input import BadInput, nearest, number_of
 from results.costs.counts import Counts
 from results.costs.hardware import ACCELERATORS, HARDWARE, backend_of, described, hardware_of
@@ -85,14 +86,16 @@ def _checked(row: str, count: int, settings: Settings) -> AbsentDevices:
     return AbsentDevices(row, count)
 
 
-def shards_of(devices: AbsentDevices, counts: Counts) -> int | None:
+def shards_of(devices: AbsentDevices, batch_size: int, counts: Counts) -> int | None:
     """Returns the number of devices that should share a step, given the counts for one device.
 
-    This is the smallest divisor of the total number of devices at which activations could fit. The result is None if
-    the counted devices are enough, or if they are all devices.
+    This is the smallest number at which activations could fit, or the largest number that can share a step. Numbers
+    divide the number of devices, and do not split examples that are normalized together. The result is None if the
+    counted devices are enough, or the most.
     """
     if counts.held_bytes <= devices.memory_bytes or counts.devices >= devices.number:
         return None
     whole = counts.held_bytes * counts.devices
-    more = [n for n in range(counts.devices + 1, devices.number + 1) if devices.number % n == 0]
-    return next((n for n in more if whole / n <= devices.memory_bytes), devices.number)
+    ways = divisions(batch_size, counts.group, devices.number, Request(microbatches=1))
+    more = [way.shards for way in ways if way.shards > counts.devices]
+    return next((n for n in more if whole / n <= devices.memory_bytes), max(more, default=None))

@@ -2,7 +2,6 @@
 
 import bisect
 import math
-import operator
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -35,7 +34,18 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
-_TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", "shards", "microbatches")
+# Older tables lack the mesh and the layout.
+_TOGETHER = (
+    "device_kind",
+    "backend",
+    "device_count",
+    "lanes",
+    "lane_strategy",
+    "shards",
+    "microbatches",
+    "mesh",
+    "layout",
+)
 SAMPLED = 24  # maximum number of a store's studies that scale a prediction
 
 
@@ -169,12 +179,17 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
         for row in read_table(commit, "studies").to_pylist()
         if row["emulated"] is False and row["trial_steps"] and row["train_seconds"]
     ]
-    together = grouped(usable, operator.itemgetter(*_TOGETHER))
+    together = grouped(usable, lambda row: tuple(map(row.get, _TOGETHER)))
     found = []
-    for (kind, backend, devices, lanes, strategy, shards, microbatches), rows in together.items():
+    for (kind, backend, devices, lanes, strategy, shards, microbatches, mesh, layout), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
         settings = Settings(
-            lanes=lanes, lane_strategy=strategy or "auto", shards=shards or None, microbatches=microbatches or None
+            lanes=lanes,
+            lane_strategy=strategy or "auto",
+            shards=shards or None,
+            microbatches=microbatches or None,
+            mesh=mesh or None,
+            layout=layout or None,
         )
         found.append(
             MeasuredRun(

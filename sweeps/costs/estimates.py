@@ -18,7 +18,7 @@ from harness.processes import processors
 from harness.run import Settings
 from results.bad_input import BadInput, number_of
 from results.costs import predictions
-from results.costs.collectives import Collective, exchange_seconds, links
+from results.costs.collectives import seconds_of_totals
 from results.costs.counts import Counts, Verdict
 from results.costs.hardware import described, hardware_of
 from results.costs.predictions import NOTHING, Rates, Seconds
@@ -101,6 +101,19 @@ class StudyCost(NamedTuple):
         if self.verdict:
             return self.verdict.shards
         return self.counts.devices if self.counts else 1
+
+    @property
+    def microbatches(self) -> int | None:
+        """Number of parts in which a device processes its share. Without a compiler, it is estimated from the memory.
+
+        It is missing if the study does not fit, or if the memory is unknown.
+        """
+        if self.verdict:
+            return self.verdict.microbatches
+        if self.counts is None or self.machine_bytes is None or not self.fits:
+            return None
+        times = math.ceil(self.counts.held_bytes / self.machine_bytes)
+        return self.counts.microbatches << (times - 1).bit_length()
 
     @property
     def idle(self) -> int:
@@ -283,7 +296,8 @@ def _on_absent(
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:
         counts = {s.name: questions.counts_of(found[s.name]) for s in left if questions.REFUSED not in found[s.name]}
-        wanted = {name: absent_devices.shards_of(absent, each) for name, each in counts.items()}
+        examples = {study.name: RUNNERS[study.kind].examples(study) for study in left}
+        wanted = {name: absent_devices.shards_of(absent, examples[name], each) for name, each in counts.items()}
         more = {name: shards for name, shards in wanted.items() if shards is not None}
         left = [study for study in left if study.name in more]
         answers = _ask(request, left, {}, say, shards=more)
@@ -329,7 +343,8 @@ def _cost(
     if verdict is None:
         alone = lanes == 1
         at_once = lanes if absent is None else of_group
-        step = predictions.seconds(counts.step, rates, at_once, _exchange(device, counts, probed=absent is None))
+        links, far = _exchange(device, counts, probed=absent is None)
+        step = predictions.seconds(counts.step, rates, at_once, links, far)
         step = step.plus(call.times(1 / at_once))
         trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
@@ -344,7 +359,7 @@ def _cost(
         seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
         total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(cost.devices))
     by = rates.source
-    if absent is not None and counts.devices > 1 and not counts.sums:
+    if absent is not None and counts.devices > 1 and counts.exchanges is None:
         by += ", without communication between devices, which is only predicted with a compiler"
     return cost._replace(step=step, alone=alone, device_seconds=total, by=by)
 
@@ -378,21 +393,20 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     return found
 
 
-def _exchange(device: Device, counts: Counts, *, probed: bool) -> float:
-    """Returns the predicted seconds of summing gradients across devices, from a probe of this machine or a table.
+def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, float]:
+    """Returns the predicted seconds of exchanges, and of those between nodes, from a probe of this machine or a table.
 
-    The result is 0 on CPUs, whose devices are emulated, and for factorizations, whose exchanges are not predicted.
+    The result is 0 on CPUs, whose devices are emulated, and if the exchanges are not counted.
     """
-    if device.backend == "cpu" or counts.devices == 1 or not counts.sums:
-        return 0.0
-    size = 4.0 * counts.parameters
-    seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, size) if probed else None
+    if device.backend == "cpu" or counts.devices == 1 or not counts.exchanges:
+        return 0.0, 0.0
+    first, *others = counts.exchanges
+    if probed and not others:
+        seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, first.bytes)
+        if seconds is not None:
+            return seconds, 0.0
     hardware = described(device.kind)
-    if seconds is None and hardware is not None:
-        group = (tuple(range(counts.devices)),)
-        over = links(hardware, {"data": counts.devices})
-        seconds = exchange_seconds(hardware, Collective("all-reduce", size, group, (), ""), over)
-    return seconds or 0.0
+    return (0.0, 0.0) if hardware is None else seconds_of_totals(hardware, dict(counts.mesh), counts.exchanges)
 
 
 def _machine_bytes(device: Device, counts: Counts | None) -> float | None:

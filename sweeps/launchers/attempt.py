@@ -40,6 +40,7 @@ PORTS = range(20000, 30000)  # ports on the first host, for multi-host studies
 REQUEUES = 12  # maximum number of attempts to requeue a job
 CANCELLED = "cancelled by scancel"
 KILL_SECONDS = 90.0  # time that a study has to save before it is killed
+NODE_SECONDS = 20  # time that the other nodes have to end, followed by SLURM's KillWait, before they are killed
 ROOT = Path(__file__).parents[2]
 _SWEEPS = (sys.executable, "-P", "-m", "sweeps")
 
@@ -77,8 +78,8 @@ def command(
       store: folder of the store.
       nodes: number of nodes.
       port: rendezvous port on the first node.
-      silence_seconds: as in ``sweeps.launchers.local``. It is not used with several nodes, because JAX detects lost
-        processes.
+      silence_seconds: as in ``sweeps.launchers.local``, for a single node. With several nodes, JAX detects lost
+        processes, and srun ends those that are frozen.
     """
     if nodes == 1:
         launcher = ["launcher=local", "launcher.workers=1", "launcher.retries=0"]
@@ -90,7 +91,8 @@ def command(
     code_file = f"{shlex.quote(os.environ['SCALING_LIMITS_OUTPUT'])}.$SLURM_PROCID"  # for ``code_of_hosts``
     ours = f"{shlex.join(command_of_host(words, store, f'{first}:{port}', nodes))} launcher.host=$SLURM_PROCID"
     on_each = f"trap : TERM; rm -f {code_file}; {ours}; code=$?; echo $code >{code_file}; exit $code"
-    return ["srun", f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "bash", "-c", on_each]
+    options = [f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", f"--wait={NODE_SECONDS}"]
+    return ["srun", *options, "bash", "-c", on_each]
 
 
 def address_of(node: str) -> str:

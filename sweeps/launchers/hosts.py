@@ -9,9 +9,10 @@ import tempfile
 import threading
 from collections.abc import Callable
 
-from harness.processes import multihost, provenance
+from harness.processes import multihost, processors, provenance
 from harness.processes.shutdown import Shutdown, Stopped
-from harness.run import RunProgress, Settings
+from harness.run import TRAINING, RunProgress, Settings
+from harness.trials.scheduler import Outcomes
 from results import exit_codes
 from results.bad_input import BadInput
 from results.cli import Terminated
@@ -62,7 +63,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     sources = launch.sources
 
     def on_progress(study: Plan, shutdown: Shutdown, progress: RunProgress) -> None:
-        _note_steps(progress)
+        _note(progress)
         launch.report(StudyUpdate(study, progress))
         shutdown.time_is_up = launch.limits.is_over(study.name)
 
@@ -82,7 +83,8 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             raise terminated from None
         except Exception as error:
             if multihost.lost(error):
-                _record(store, study, _peer_lost(), f"with exit code {_peer_lost()}: another host is gone")
+                lost = _peer_lost(_marks)
+                _record(store, study, lost, f"with exit code {lost}: another host is gone")
                 raise
             is_taken = isinstance(error, TakenOver)
             why = worker.taken(error) if is_taken else worker.failure(error)
@@ -94,6 +96,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             if not multihost.all_fail(study.name):  # the others are still waiting in a collective
                 raise
         outcomes.append(outcome)
+        _note(RunProgress(saved=outcome.failure is None))
         launch.report(StudyUpdate(study, outcome=outcome))
     return outcomes
 
@@ -109,11 +112,13 @@ def in_order(store: Folder, studies: Studies) -> list[Plan]:
 
 def follow() -> int:
     """Runs the studies of host 0 in lockstep with host 0, until it stops sending. Call it on the other hosts."""
+    ended: Outcomes = {}
     while (order := multihost.broadcast(None)) is not None:
+        _note(RunProgress(saved=bool(ended)))  # host 0 has stored the previous study
         study = worker.plan_of(order)
         shutdown = Shutdown()
         try:
-            follow_study(study, order.settings, order.source, shutdown, _note_steps)
+            ended = follow_study(study, order.settings, order.source, shutdown, _note)
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
@@ -126,7 +131,8 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
     JAX aborts the child if host 0 is lost or never connects. The child receives any SIGTERM sent to this process, and
-    ends with this process.
+    ends with this process. While the child does not train, it has no steps to save, so it is killed instead. (JAX
+    handles SIGTERM, and the child would compile to the end.)
 
     Args:
       asked: configuration of the launcher.
@@ -136,13 +142,15 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     found = _find(asked)
     if _CHILD in os.environ:  # started below
         parent, shared = map(int, os.environ.pop(_CHILD).split())
-        return _child(found, command, run, parent, mmap.mmap(shared, 2))
+        return _child(found, command, run, parent, mmap.mmap(shared, _MARKS))
+    processors.check_platforms()
+    processors.allow_locked_memory()
     say(str(found))
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as file:
-        file.write(bytes(2))
+        file.write(bytes(_MARKS))
         file.flush()
-        marks = mmap.mmap(file.fileno(), 2)  # shared by both processes
+        marks = mmap.mmap(file.fileno(), _MARKS)  # shared by both processes
         process = os.fork()
         if not process:
             os.close(writer)
@@ -153,21 +161,26 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
             return _child(found, command, run, reader, marks)
     os.close(reader)
+    is_killed = False
     while True:
         try:
             _, status = os.waitpid(process, 0)
             break
         except Terminated:
-            os.kill(process, signal.SIGTERM)
+            is_killed = not marks[_TRAINING]
+            os.kill(process, signal.SIGKILL if is_killed else signal.SIGTERM)
         except KeyboardInterrupt:
             os.kill(process, signal.SIGINT)
+    if is_killed:
+        say(f"terminated. {_KEPT}")
+        return exit_codes.TERMINATED
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGABRT and not marks[_CONNECTED]:
         say(f"error: {found}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
         return exit_codes.INVALID
     if code == -signal.SIGABRT:
         say(_GONE)
-        return exit_codes.PEER_LOST if marks[_STEPPED] else exit_codes.NO_PROGRESS
+        return _peer_lost(marks)
     return code if code >= 0 else 128 - code
 
 
@@ -189,8 +202,9 @@ def _end_with(parent: int) -> None:
 _CHILD = (
     "SCALING_LIMITS_HOST"  # environment variable of a child: descriptors of a pipe from its parent and of its marks
 )
-_CONNECTED, _STEPPED = range(2)  # marks of a child for its parent
-_marks = mmap.mmap(-1, 2)
+_MARKS = 4  # number of marks of a child for its parent
+_CONNECTED, _TRAINING, _STEPPED, _SAVED = range(_MARKS)
+_marks = mmap.mmap(-1, _MARKS)
 _GONE = "another host is gone. Run the same command on all hosts to continue."
 _KEPT = "Stored results are kept. Run the same command to continue."
 
@@ -211,7 +225,7 @@ def ended(run: Callable[[], int]) -> int:
         multihost.leave(exit_codes.INTERRUPTED, f"interrupted. {_KEPT}")
     except Exception as error:
         if multihost.lost(error):
-            multihost.leave(_peer_lost(), _GONE)
+            multihost.leave(_peer_lost(_marks), _GONE)
         why = worker.failure(error)
         multihost.leave(exit_codes.FAILED, "\n".join([why.cause, *(f"  {place}" for place in why.places)]))
 
@@ -221,13 +235,15 @@ def _record(store: Folder, study: Plan, code: int, cause: str) -> None:
     attempts.end(attempts.begin(store / study.name, "hosts"), code, cause)
 
 
-def _note_steps(progress: RunProgress) -> None:
-    if progress.steps:
-        _marks[_STEPPED] = 1
+def _note(progress: RunProgress) -> None:
+    _marks[_TRAINING] = progress.doing == TRAINING
+    _marks[_STEPPED] |= progress.steps > 0
+    _marks[_SAVED] |= progress.saved
 
 
-def _peer_lost() -> int:
-    return exit_codes.PEER_LOST if _marks[_STEPPED] else exit_codes.NO_PROGRESS
+def _peer_lost(marks: mmap.mmap) -> int:
+    """Returns the exit code after losing a host. Steps that were not saved are lost, so they are not progress."""
+    return exit_codes.PEER_LOST if marks[_SAVED] else exit_codes.NO_PROGRESS
 
 
 def _terminated(shutdown: Shutdown) -> Terminated:

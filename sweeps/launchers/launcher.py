@@ -90,6 +90,15 @@ def check_retries(asked: Config) -> None:
         raise BadInput(f"launcher.silence_seconds must be above 0, not {asked['silence_seconds']:g}")
 
 
+def check_unwatched(asked: Config) -> None:
+    """Raises BadInput if ``silence_seconds`` is set for studies on several hosts, which watch each other."""
+    if asked["silence_seconds"] is not None:
+        raise BadInput(
+            "launcher.silence_seconds is for studies on one host. If there are several, a host that sends no heartbeat "
+            "for 30 s is lost. Leave it out."
+        )
+
+
 def check_over_hosts(studies: Studies, settings: Settings) -> None:
     """Raises BadInput for studies that cannot run on several hosts together."""
     for study in studies:

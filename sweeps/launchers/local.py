@@ -110,8 +110,8 @@ class Worker:
     def ended(self, code: int, cause: str) -> None:
         """Records the end of the attempt in the log. If the attempt was successful, prints its output."""
         if self.log is not None:
-            if code == exit_codes.DONE and (text := attempts.printed(self.log).rstrip()):
-                printing.say(text)
+            for line in attempts.printed(self.log).rstrip().splitlines() if code == exit_codes.DONE else ():
+                printing.say(line)
             attempts.end(self.log, code, cause)
 
     def hurry(self) -> None:
@@ -244,6 +244,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     Returns:
       An outcome for each study that started, in the order in which the studies ended.
     """
+    processors.check_platforms()
     outcomes = []
     together = [study for study in launch.studies if not KINDS[study.kind].alone]
     if together:

@@ -36,6 +36,7 @@ from sweeps.launchers.launcher import (
     cause,
     check_least,
     check_retries,
+    check_unwatched,
     cpus_and_gpus,
     devices_asked,
     failed_too_often,
@@ -113,7 +114,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                         queue.pop()
                     else:
                         break
-                for reference in _done(ray, [*running, *slices.coming]):
+                for reference in _done(ray, running, slices.coming):
                     if reference in slices.coming:
                         task = _begin_on_slice(ray, asked, launch, *slices.coming.pop(reference), wishes)
                         running[task.references[0]] = task
@@ -241,12 +242,15 @@ def address() -> str:
     return str(ray.util.get_node_ip_address())
 
 
-def _done(ray: Any, references: list[Any]) -> list[Any]:
-    """Returns the references that become ready within a second."""
+def _done(ray: Any, running: Mapping[Any, Task], coming: Mapping[Any, Any]) -> list[Any]:
+    """Returns the first reference of each task of which a process ends within a second, and slices that get ready."""
+    first = {reference: task.references[0] for task in running.values() for reference in task.references}
+    references = [*first, *coming]
     if not references:
         time.sleep(LOOK_SECONDS)
         return []
-    return list(ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0])
+    ready = ray.wait(references, num_returns=len(references), timeout=LOOK_SECONDS)[0]
+    return list(dict.fromkeys(first.get(reference, reference) for reference in ready))
 
 
 def _begin(ray: Any, asked: Config, launch: Launch, study: Plan, wishes: Path) -> Task:
@@ -279,6 +283,8 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
         leader = f"{first}:{attempt.port_of(study.name)}"
         on_each = [attempt.command_of_host(words, launch.folder, leader, hosts) for words in launch.words[study.name]]
         references = []
+        if hosts > 1:
+            check_unwatched(asked)
         for i, options in enumerate(placed):
             commands = [[*words, f"launcher.host={i}"] for words in on_each]
             if hosts == 1:
@@ -292,8 +298,14 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
 
 
 def _ended(ray: Any, task: Task) -> Ending:
-    """Returns the end of a task, given the ends of its processes. A process on a lost node counts as a lost peer."""
+    """Returns the end of a task, given the ends of its processes. A process on a lost node counts as a lost peer.
+
+    Once one process has ended, the others have ``KILL_SECONDS`` to end. After that, they are frozen and are killed.
+    """
     try:
+        several = list(task.references)
+        for frozen in ray.wait(several, num_returns=len(several), timeout=attempt.KILL_SECONDS)[1]:
+            ray.cancel(frozen, force=True)
         ends = [_ended_on_host(ray, task.study, each) for each in task.references]
     finally:
         if task.slice is not None:

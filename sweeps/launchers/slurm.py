@@ -39,6 +39,7 @@ from sweeps.launchers.launcher import (
     check_least,
     check_over_hosts,
     check_retries,
+    check_unwatched,
     cpus_and_gpus,
     devices_asked,
     is_stored,
@@ -97,11 +98,12 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
             raise BadInput(f"launcher.sbatch.{name} cannot be set. Use other sbatch options, such as account or qos.")
         if re.search(r"[\r\n]", str(value)):
             raise BadInput(f"launcher.sbatch.{name} must be a single line")
+    if asked["nodes"] > 1:
+        check_over_hosts(studies, settings)
+        check_unwatched(asked)
     for name in COMMANDS:
         if shutil.which(name) is None:
             raise BadInput(f"launcher=slurm needs {name}, which is not on this machine. Run it on a login node.")
-    if asked["nodes"] > 1:
-        check_over_hosts(studies, settings)
 
 
 def devices(asked: Config, study: Plan, settings: Settings) -> int:

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.processes import processors
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings, Source
 from results import durable
@@ -89,6 +90,7 @@ def main(descriptor: int, cpus: Sequence[int]) -> None:
         signal.signal(each, signal.SIG_IGN)  # the parent handles interrupts
     shutdown = Shutdown()
     shutdown.watch(sys.stdin.fileno())
+    processors.allow_locked_memory()
     if cpus and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus)
     while True:

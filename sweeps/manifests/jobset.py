@@ -1,6 +1,6 @@
 """Writes a study as a JobSet of kubernetes-sigs/jobset (v1alpha2, as of commit 08dfbdfd), queued by Kueue."""
 
-import dataclasses
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -9,78 +9,25 @@ from typing import Any
 from results import exit_codes
 from results.bad_input import BadInput
 from sweeps.manifests.machines import Machines
+from sweeps.manifests.options import ANYWHERE, EXCLUSIVE, LABEL, Options, check
 
 Fields = dict[str, Any]
 
-EXCLUSIVE = "exclusive"
-ANYWHERE = "any"
 JOB = "s"  # name of the only replicated job. It is short, because it is part of the coordinator's name
 CONTAINER = "study"
 PORT = 8476
-CONNECT_SECONDS = 600  # nodes may pull the image at different times
+CONNECT_SECONDS = 1800  # pods may start at different times: nodes are created, and pull the image
 GRACE_SECONDS = 120  # nodes may grant less, such as 15 seconds to spot pods on GKE
 DEADLINE_SECONDS = 900  # the deadline of a job is later than the study's own limit, so that the study ends by itself
 MOST_CHARACTERS = 28  # of a JobSet's name: NAME-s-0-0.NAME, the coordinator, must have at most 63
-_DIGITS = 8  # of the hash of the plan in the name of a JobSet
-_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")  # DNS-1035
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # a DNS-1123 subdomain
-_KEY = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")  # of a label with a prefix
+_DIGITS = 8  # of the hash in the name of a JobSet
+DRIVER = "/usr/local/nvidia/lib64"  # folder where GKE mounts the libraries of NVIDIA's driver
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Options of all manifests of a sweep.
-
-    Attributes:
-      image: container image that contains the console script.
-      queue: local queue of Kueue, if Kueue is used.
-      priority: a WorkloadPriorityClass of Kueue if there is a queue, otherwise a PriorityClass of Kubernetes.
-      spot: whether to use spot nodes of GKE.
-      placement: ``exclusive`` (one node pool for each slice), ``any``, or a node label that is a topology level of
-        Kueue. The default is exclusive for TPU slices with several hosts.
-      account: service account of the pods, which can access the store.
-      namespace: namespace. By default, the current namespace.
-      name: prefix of the names of JobSets. By default, the name of the workload.
-      restarts: maximum number of restarts, excluding free restarts.
-    """
-
-    image: str
-    queue: str | None = None
-    priority: str | None = None
-    spot: bool = False
-    placement: str | None = None
-    account: str = "scaling-limits"
-    namespace: str | None = None
-    name: str | None = None
-    restarts: int = 3
-
-    def check(self) -> None:
-        """Raises BadInput for invalid options."""
-        if not re.fullmatch(r"[^\s@]+(@sha256:[0-9a-f]{64})?", self.image):
-            raise BadInput(f"image={self.image} is not the name of an image, such as REGISTRY/scaling-limits:TAG")
-        if self.queue is not None and not _LABEL.fullmatch(self.queue):
-            raise BadInput(f"queue={self.queue} is not a name of a queue: use a-z, 0-9 and -, and start with a letter")
-        for key in ("priority", "account", "namespace"):
-            value = getattr(self, key)
-            if value is not None and not _NAME.fullmatch(value):
-                raise BadInput(f"{key}={value} is not a name: use a-z, 0-9, - and .")
-        if self.placement not in (None, EXCLUSIVE, ANYWHERE):
-            if not _KEY.fullmatch(self.placement or ""):
-                raise BadInput(
-                    f"placement={self.placement} must be {EXCLUSIVE}, {ANYWHERE} or a label such as example.com/rack"
-                )
-            if self.queue is None:
-                raise BadInput(f"placement={self.placement} is a topology level of Kueue. Set queue= too.")
-        if self.name is not None:
-            _check_name(self.name)
-        if self.restarts < 0:
-            raise BadInput(f"restarts={self.restarts} must be at least 0")
-
-
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raises BadInput if JobSets cannot be named after a prefix."""
+    check("name", name, LABEL)
     most = MOST_CHARACTERS - _DIGITS - 1
-    if not _LABEL.fullmatch(name) and len(name) <= most:
-        raise BadInput(f"name={name} is not a name of a JobSet: use a-z, 0-9 and -, and start with a letter")
     if len(name) > most:
         raise BadInput(f"name={name} has {len(name)} characters, but at most {most} are possible, such as {_cut(name)}")
 
@@ -89,13 +36,18 @@ def _cut(name: str) -> str:
     return name[: MOST_CHARACTERS - _DIGITS - 1].rstrip("-")
 
 
-def name_of(study: str, options: Options) -> str:
-    """Returns the name of a study's JobSet: a readable prefix, followed by digits of the plan's hash."""
-    slug, _, digits = study.rpartition("-")
-    start = options.name or _cut(re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-"))
+def name_of(study: str, prefix: str | None, content: object) -> str:
+    """Returns the name of a study's JobSet: a readable prefix, followed by digits of a hash.
+
+    Args:
+      study: name of the study.
+      prefix: prefix. By default, the name of the workload.
+      content: everything that the manifest depends on. JobSets cannot be changed, so a change needs another name.
+    """
+    start = prefix or _cut(re.sub(r"[^a-z0-9]+", "-", study.rpartition("-")[0].lower()).strip("-"))
     if not start[:1].isalpha():
         start = _cut(f"s-{start}")
-    return f"{start}-{digits[:_DIGITS]}"
+    return f"{start}-{hashlib.sha256(repr((study, content)).encode()).hexdigest()[:_DIGITS]}"
 
 
 def coordinator(name: str) -> str:
@@ -135,8 +87,9 @@ def jobset(
       options: options of the manifest.
       seconds: time limit of the study, if there is one.
     """
-    name = name_of(study, options)
-    most = None if seconds is None else math.ceil(seconds) + DEADLINE_SECONDS
+    name = name_of(study, options.name, (list(words), store, machines, options, seconds))
+    late = DEADLINE_SECONDS + (CONNECT_SECONDS if machines.hosts > 1 else 0)
+    most = None if seconds is None else math.ceil(seconds) + late
     is_queued = options.queue is not None
     placement = options.placement
     if placement is None:
@@ -198,17 +151,22 @@ def _pod(words: Sequence[str], machines: Machines, options: Options) -> Fields:
     """Returns the specification of a pod. Fields that have no value are removed later."""
     by_index = machines.hosts > 1
     escaped = [word.replace("$", "$$") for word in words]  # Kubernetes replaces $(NAME)
-    spot = {"cloud.google.com/gke-spot": "true"} if options.spot else {}
+    taints = {"cloud.google.com/gke-spot": "true"} if options.spot else {}
+    selector = {**machines.labels, **taints, **options.selector}
+    taints |= {"kubernetes.io/arch": "arm64"} if machines.arm else {}
     tolerated = [{"key": machines.resource, "operator": "Exists", "effect": "NoSchedule"}]
-    for key, value in spot.items():
+    for key, value in taints.items():
         tolerated.append({"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
+    volumes, mounts = _volumes(options)
     container = {
         "name": CONTAINER,
         "image": options.image,
         "command": [*escaped, "launcher.host=$(JOB_COMPLETION_INDEX)"] if by_index else escaped,
-        "env": [{"name": "JAX_PLATFORMS", "value": "tpu,cpu" if machines.topology else "cuda,cpu"}],
+        "env": _environment(machines, options),
+        "envFrom": [{"secretRef": {"name": options.secret}}] if options.secret else None,
+        "securityContext": _security(machines, options),
         "resources": {"limits": {machines.resource: machines.devices}},
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+        "volumeMounts": mounts,
     }
     return {
         "restartPolicy": "Never",  # JobSet's default, OnFailure, cannot be combined with a pod failure policy
@@ -217,11 +175,40 @@ def _pod(words: Sequence[str], machines: Machines, options: Options) -> Fields:
         "hostNetwork": by_index or None,
         "dnsPolicy": "ClusterFirstWithHostNet" if by_index else None,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "nodeSelector": {**machines.labels, **spot},
+        "nodeSelector": selector,
         "tolerations": tolerated,
-        "containers": [container],
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "containers": [_given(container)],
+        "volumes": volumes,
     }
+
+
+def _environment(machines: Machines, options: Options) -> list[Fields]:
+    """Returns environment variables. The driver of GPUs is outside the image, so its folder must be searched."""
+    ours = (
+        {"JAX_PLATFORMS": "tpu,cpu"} if machines.topology else {"JAX_PLATFORMS": "cuda,cpu", "LD_LIBRARY_PATH": DRIVER}
+    )
+    given = {name: value.replace("$", "$$") for name, value in options.env.items()}
+    return [{"name": name, "value": value} for name, value in {**ours, **given}.items()]
+
+
+def _security(machines: Machines, options: Options) -> Fields | None:
+    """Returns the security context. TPUs need more locked memory, which root may allow itself with SYS_RESOURCE."""
+    if options.privileged:
+        return {"privileged": True, "runAsUser": 0}
+    return {"runAsUser": 0, "capabilities": {"add": ["SYS_RESOURCE"]}} if machines.topology else None
+
+
+def _volumes(options: Options) -> tuple[list[Fields], list[Fields]]:
+    """Returns the volumes of a pod, and their mounts in the container."""
+    volumes: list[Fields] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
+    for name, text in options.volume.items():
+        source, _, path = text.partition(":")
+        is_folder = source.startswith("/")
+        claim = {"hostPath": {"path": source}} if is_folder else {"persistentVolumeClaim": {"claimName": source}}
+        volumes.append({"name": name, **claim})
+        mounts.append({"name": name, "mountPath": path})
+    return volumes, mounts
 
 
 def _given(fields: Mapping[str, Any]) -> Fields:

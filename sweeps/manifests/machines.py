@@ -25,8 +25,9 @@ class Machines(NamedTuple):
       devices: number of chips or GPUs per host.
       resource: name of the Kubernetes resource for the devices.
       labels: labels of the nodes.
-      compute_type: name of the machine type, as given to `gcluster job submit --compute-type`.
+      compute_type: name of the machine type, as given to `gcluster job submit --compute-type`, or an empty text.
       topology: topology of a TPU slice.
+      arm: whether the hosts have Arm processors, so that they need an image for linux/arm64.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Machines(NamedTuple):
     labels: Mapping[str, str]
     compute_type: str
     topology: str | None = None
+    arm: bool = False
 
 
 class Version(NamedTuple):
@@ -67,16 +69,20 @@ FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 SEVERAL_HOSTS = 4  # chips of each host in a slice of several hosts
 
-# Names of GPUs in gcluster's compute types, and numbers of GPUs per host, by the label ``GPU`` of nodes.
-GPUS = {
-    "nvidia-l4": ("l4", (1, 2, 4, 8)),
-    "nvidia-tesla-a100": ("a100-40gb", (1, 2, 4, 8)),
-    "nvidia-h100-80gb": ("h100-80gb", (1, 2, 4, 8)),
-    "nvidia-h100-mega-80gb": ("h100-mega-80gb", (8,)),
-    "nvidia-h200-141gb": ("h200-141gb", (8,)),
-    "nvidia-b200": ("b200", (8,)),
-    "nvidia-gb200": ("gb200", (4,)),
+# Compute types of gcluster by number of GPUs per host, by the label ``GPU`` of nodes. T4 does not have one.
+GPUS: Mapping[str, Mapping[int, str]] = {
+    "nvidia-tesla-t4": dict.fromkeys((1, 2, 4), ""),
+    "nvidia-l4": {n: f"l4-{n}" for n in (1, 2, 4, 8)},
+    "nvidia-tesla-a100": {n: f"a100-40gb-{n}" for n in (1, 2, 4, 8)} | {16: "a2-megagpu-16g"},
+    "nvidia-a100-80gb": {n: f"a100-80gb-{n}" for n in (1, 2, 4, 8)},
+    "nvidia-h100-80gb": {n: f"h100-80gb-{n}" for n in (1, 2, 4, 8)},
+    "nvidia-h100-mega-80gb": {8: "h100-mega-80gb-8"},
+    "nvidia-h200-141gb": {8: "h200-141gb-8"},
+    "nvidia-b200": {8: "b200-8"},
+    "nvidia-gb200": {4: "gb200-4"},
 }
+ARM = ("nvidia-gb200",)  # GPUs of hosts with Arm processors
+MOST_HOSTS = 10_000  # Kubernetes limits the pods of a job
 
 
 def tpus(text: str, machine: str | None = None, hosts: int | None = None) -> Machines:
@@ -123,14 +129,15 @@ def gpus(name: str, count: int, hosts: int = 1) -> Machines:
       BadInput: the machine does not exist.
     """
     check_choice("gpu", name, GPUS)
-    short, counts = GPUS[name]
-    if count not in counts:
-        raise BadInput(f"gpus={count}: hosts with {name} have {' or '.join(map(str, counts))} GPUs")
-    if hosts < 1:
-        raise BadInput(f"hosts={hosts} must be at least 1")
-    if hosts > 1 and count != counts[-1]:
-        raise BadInput(f"hosts={hosts}: use hosts with {counts[-1]} GPUs, that is, gpus={counts[-1]}")
-    return Machines(name, hosts, count, "nvidia.com/gpu", {GPU: name}, f"{short}-{count}")
+    types = GPUS[name]
+    if count not in types:
+        raise BadInput(f"gpus={count}: hosts with {name} have {' or '.join(map(str, types))} GPUs")
+    if not 1 <= hosts <= MOST_HOSTS:
+        raise BadInput(f"hosts={hosts} must be from 1 to {MOST_HOSTS:,}")
+    whole = min(8, max(types))
+    if hosts > 1 and count < whole:
+        raise BadInput(f"hosts={hosts}: use hosts with {whole} GPUs, that is, gpus={whole}")
+    return Machines(name, hosts, count, "nvidia.com/gpu", {GPU: name}, types[count], arm=name in ARM)
 
 
 def _known(names: Mapping[str, object]) -> str:

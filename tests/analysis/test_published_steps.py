@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,17 +13,19 @@ import pytest
 
 from analysis import published_steps, step_errors
 from analysis.__main__ import main
-from analysis.published_steps import COMPARED, DENSE, GPU, MIXTURE, REASONS, PublishedStep
+from analysis.published_steps import COMPARED, DENSE, GPU, GPU_MIXTURE, MIXTURE, REASONS, PublishedStep
 from analysis.step_errors import Fitting, Summary, summary
+from results.bad_input import BadInput
 from results.costs import decoder_counts, predictions, step_model
 from results.costs.hardware import CORES, peak
-from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, RANGE
+from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, DENSE as DENSE_CLASS, OTHER, RANGES
 from results.costs.step_model import Constants, Step
 from results.papers import published_numbers
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = list(csv.DictReader((ROOT / "results/papers/step_times.csv").read_text().splitlines()))
-STEPS, STATUSES = published_steps.load()
+ALL, STATUSES = published_steps.load()
+STEPS = [one for one in ALL if not one.validation]  # rows that were read before the fit
 TPUS = [one for one in STEPS if one.subset == DENSE]
 GPUS = [one for one in STEPS if one.subset == GPU]
 MANUAL = (ROOT / "docs/predictions.md").read_text()
@@ -41,13 +44,13 @@ def fitted() -> Constants:
 
 
 def test_every_row_has_a_status_from_the_list() -> None:
-    assert len(PUBLISHED) == 138
+    assert len(PUBLISHED) == 138 + 216
     assert [row["row"] for row in PUBLISHED] == list(STATUSES)
     assert set(STATUSES.values()) == {COMPARED, *REASONS}
     counts = Counter(STATUSES.values())
-    mixtures = sum(one.subset == MIXTURE for one in STEPS)
+    mixtures = sum(one.subset in (MIXTURE, GPU_MIXTURE) for one in ALL)
     assert counts[COMPARED] - mixtures >= 65
-    assert counts[COMPARED] >= 80
+    assert counts[COMPARED] >= 240
     for status, count in counts.items():
         assert re.search(rf"\| {status}[^|\n]*\| {count} \|", MANUAL), status
 
@@ -159,9 +162,12 @@ def four(steps: list[PublishedStep], fitting: Fitting) -> list[Summary]:
 
 def test_left_out_errors_on_gpus_and_of_mixtures(fitted: Constants) -> None:
     generation, family = beats_baselines(GPUS, step_errors.of_gpus(fitted.attention))
-    assert (generation.median <= 0.11, generation.p90 <= 0.30) == (True, True)
+    assert (generation.median <= 0.14, generation.p90 <= 0.30) == (True, True)
     assert family.p90 <= 0.30
     in_manual("GPUs", *four(GPUS, step_errors.of_gpus(fitted.attention)))
+    found = step_errors.left_out(GPUS, step_errors.generation, step_errors.of_gpus(fitted.attention))
+    ratio = 2 ** np.median(step_errors.ratios(GPUS, found).predicted)
+    assert f"the ratios are {1 - ratio:.0%} too low".replace("%", " %") in MANUAL
     on_tpus = [one for one in STEPS if one.subset != GPU]
     trained = step_errors.by_form(trained=lambda one: one.subset == DENSE)
     beats_baselines(on_tpus, trained)
@@ -174,22 +180,75 @@ def test_left_out_errors_on_gpus_and_of_mixtures(fitted: Constants) -> None:
         in_manual("– one efficiency", *four(steps, step_errors.one_efficiency))
 
 
-def test_ranges_hold_nine_of_ten_left_out_rows(by_generation: np.ndarray, fitted: Constants) -> None:
-    assert RANGE <= 1.35
-    assert ANCHORED_RANGE <= 1.25
-    on_tpus = [one for one in STEPS if one.subset != GPU]
-    trained = step_errors.by_form(trained=lambda one: one.subset == DENSE)
-    for group in (step_errors.generation, step_errors.family):
-        on_gpus = step_errors.left_out(GPUS, group, step_errors.of_gpus(fitted.attention))
-        found = np.concatenate([step_errors.left_out(on_tpus, group, trained), on_gpus])
-        assert len(found) == len(STEPS)
-        within = np.abs(found) <= math.log2(RANGE)
-        assert 0.85 <= within.mean() <= 0.95
-        assert f"holds {within.mean():.0%} of all rows".replace("%", " %") in MANUAL
-        mixtures = within[: len(on_tpus)][[one.subset == MIXTURE for one in on_tpus]]
-        assert f"only {mixtures.sum()} of {len(mixtures)} mixtures" in MANUAL
-    anchored = step_errors.anchored(TPUS, by_generation)
-    assert 0.85 <= (np.abs(anchored) <= math.log2(ANCHORED_RANGE)).mean() <= 0.95
+def coverage() -> pd.DataFrame:
+    """Errors in log2, classes and whether the stated range holds the published seconds, for every compared row."""
+    rows = published_steps.table()
+    rows = rows[rows["status"] == COMPARED]
+    inside = rows["published_seconds"].between(rows["predicted_low"], rows["predicted_high"])
+    return rows.assign(error=np.log2(rows["ratio"]).abs(), inside=inside)
+
+
+def test_stated_ranges_hold_published_rows_by_class() -> None:
+    """Every row, and separately those that were read after the fit. Shares are also in the manual."""
+    rows = coverage()
+    assert len(rows) == len(ALL) >= 300
+    for subset in (rows, rows[rows["validation"]]):
+        for name, own in subset.groupby("range_class"):
+            assert own["inside"].mean() >= 0.85, name
+    assert set(rows["range_class"]) == set(RANGES)
+    factors = rows["predicted_high"] / rows["predicted_seconds"]
+    assert np.allclose(factors, rows["range_class"].map(RANGES).astype(float))
+    for name, own in rows.groupby("range_class"):
+        fresh = own[own["validation"]]
+        cells = f"{name} | × ÷ {RANGES[str(name)]:g} | {own['inside'].sum()} of {len(own)}"
+        assert f"| {cells} | {fresh['inside'].sum()} of {len(fresh)} |" in MANUAL, cells
+    for (name, framework), own in rows.groupby(["range_class", "framework"]):
+        found = summary(own["error"].to_numpy(float))
+        cells = f"| {name} | {framework} | {len(own)} | {found} | {own['inside'].mean():.0%} |"
+        assert cells.replace("%", " %") in MANUAL, cells
+
+
+def test_left_out_errors_by_framework() -> None:
+    """Dense 16-bit steps on GPUs, each predicted from a fit to all other frameworks."""
+    classes = published_steps.classes_of(ALL, published_steps.predicted(ALL))
+    steps = [one for one, name in zip(ALL, classes, strict=True) if one.subset == GPU and name == DENSE_CLASS]
+    errors = step_errors.left_out(steps, lambda one: one.framework, step_errors.of_gpus(CONSTANTS.attention))
+    for name in sorted({one.framework for one in steps}):
+        found = summary(errors[[one.framework == name for one in steps]])
+        assert f"| {name} | {found.rows} | {found} |" in MANUAL, (name, found)
+    assert f"| all | {len(steps)} | {summary(errors)} |" in MANUAL, summary(errors)
+
+
+def test_classes_are_those_of_the_documented_steps() -> None:
+    """A class by hand for each row: 16 bits, no experts, 0.45 s, and a device with such rows."""
+    for one, seconds, name in zip(
+        ALL,
+        published_steps.predicted(ALL),
+        published_steps.classes_of(ALL, published_steps.predicted(ALL)),
+        strict=True,
+    ):
+        dense = one.step.precision in ("bf16", "fp16") and one.chip != "h200" and seconds >= 0.45
+        assert name == ("mixture" if one.step.decoder.experts else "dense" if dense else "other"), one.row
+
+
+def test_anchored_range_holds_within_a_framework() -> None:
+    found = []
+    predicted = published_steps.predicted(ALL)
+    errors = np.log2(predicted / np.array([one.seconds for one in ALL]))
+    classes = published_steps.classes_of(ALL, predicted)
+    for i, one in enumerate(ALL):
+        for j, other in enumerate(ALL):
+            same = (one.chip, one.framework) == (other.chip, other.framework)
+            if i != j and same and classes[i] == classes[j] == DENSE_CLASS:
+                found.append(abs(errors[i] - errors[j]))
+    share = (np.array(found) <= math.log2(ANCHORED_RANGE)).mean()
+    assert 0.85 <= share <= 0.97
+    assert f"holds {share:.0%} of".replace("%", " %") in MANUAL
+    rows = published_steps.table("R076").set_index("row")
+    factors = rows["predicted_high"] / rows["predicted_seconds"]
+    assert factors["R077"] == pytest.approx(ANCHORED_RANGE)  # MaxText on H100
+    assert factors["R120"] == pytest.approx(RANGES[DENSE_CLASS])  # another framework
+    assert factors["T274"] == pytest.approx(RANGES["mixture"])
 
 
 def test_published_and_predicted_numbers_never_mix() -> None:
@@ -199,6 +258,8 @@ def test_published_and_predicted_numbers_never_mix() -> None:
     predicted = [name for name in table if name.startswith("predicted_")]
     assert others[[*predicted, "published_seconds", "ratio"]].isna().all(axis=None)
     stated = {row["row"]: row["step_seconds"] for row in PUBLISHED if row["step_seconds"]}
+    layouts = published_numbers.layouts()
+    stated |= {f"{row.source} {row.row}": row.step_seconds for row in layouts.itertuples()}
     for row in compared[compared["published_from"] == "seconds"].to_dict("records"):
         assert row["published_seconds"] == float(stated[row["row"]])
     assert (compared["predicted_low"] < compared["predicted_seconds"]).all()
@@ -215,7 +276,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "published s" in printed
     assert "predicted s" in printed
-    assert f"{Counter(STATUSES.values())[COMPARED]} of 138 rows: compared" in printed
+    assert f"{Counter(STATUSES.values())[COMPARED]} of 354 rows: compared" in printed
     for words in (["--published", "--anchor", "R047"], ["--store", "x", "--anchor", "R048"], ["--published", "--fit"]):
         assert main(["layouts", *words]) == 2
         error = capsys.readouterr().err
@@ -223,16 +284,82 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert error.count("\n") == 1
 
 
-def test_a_step_that_was_not_published() -> None:
+def factor(step: Step) -> float:
+    seconds = predictions.of_step(step)
+    assert seconds.high / seconds.middle == pytest.approx(seconds.middle / seconds.low)
+    return seconds.high / seconds.middle
+
+
+def test_steps_that_were_not_published() -> None:
     small = STEPS[0].step
     seconds = predictions.of_step(small)
-    assert seconds.high / seconds.middle == pytest.approx(RANGE)
+    assert factor(small) == pytest.approx(RANGES[DENSE_CLASS])
     twice = predictions.of_step(small._replace(devices=16, batch_size=48, mesh={"fsdp": 16}))
     assert twice.middle == pytest.approx(seconds.middle, rel=0.02)
     more = predictions.of_step(small._replace(slices=2, devices=16, batch_size=48, mesh={"fsdp": 8, "between": 2}))
     assert more.middle > seconds.middle
-    with pytest.raises(KeyError):
-        predictions.of_step(small._replace(precision="fp8"))
+    assert predictions.of_step(small._replace(precision="bfloat16")) == seconds
+    mixture = small._replace(decoder=published_steps.decoders()["gpt-oss-120b"])
+    others = small._replace(row="h200"), small._replace(precision="int8"), small._replace(batch_size=1, length=64)
+    assert factor(mixture) == pytest.approx(RANGES["mixture"])
+    assert [factor(step) for step in others] == pytest.approx([RANGES[OTHER]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mesh": {"fsdp": 4}}, ("'fsdp': 4", "4 devices", "not 8")),
+        ({"mesh": {"fsdp": 8, "data": 2}}, ("16 devices", "not 8")),
+        ({"mesh": {}}, ("1 devices", "not 8")),
+        ({"mesh": {"sequence": 8}}, ("mesh axis 'sequence'", "context")),
+        ({"mesh": {"fsdp_transpose": 8}}, ("mesh axis 'fsdp_transpose'", "fsdp")),
+        ({"mesh": {"fsdp": 16, "data": 0.5}}, ("data=0.5",)),
+        ({"mesh": {"fsdp": -8, "data": -1}}, ("fsdp=-8",)),
+        ({"kept": frozenset({"querry"})}, ("kept tensor 'querry'", "query")),
+        ({"precision": "bf61"}, ("precision of v6e 'bf61'", "bf16")),
+        ({"precision": "fp8"}, ("precision of v6e 'fp8'", "int8")),
+        ({"precision": "float32"}, ("precision of v6e 'float32'",)),
+        ({"row": "b200"}, ("device 'b200'",)),
+        ({"row": "cpu"}, ("device 'cpu'",)),
+        ({"batch_size": 0}, ("batch_size=0",)),
+        ({"slices": 0}, ("slices=0",)),
+        ({"batch_size": math.nan}, ("batch_size=nan",)),
+        ({"length": 0}, ("length=0",)),
+        ({"devices": 0, "mesh": {}}, ("devices=0",)),
+    ],
+)
+def test_impossible_steps_are_refused_in_one_line(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as caught:
+        predictions.of_step(STEPS[0].step._replace(**changes))
+    assert all(word in str(caught.value) for word in words)
+    assert "\n" not in str(caught.value)
+
+
+def test_links_between_nodes_of_gpus_take_time() -> None:
+    """Llama 3 8B on H100s, with equal work each. In a node, links are hidden. Between nodes, they overlap partly."""
+    shape = published_steps.decoders()["llama3.1-8b"]
+
+    def step(devices: int, **mesh: int) -> Step:
+        return Step(shape, 8192, 2 * devices, "h100", devices, 1, mesh, "bf16", frozenset())
+
+    near, more, many = (step_model.terms(step(n, fsdp=n)) for n in (8, 16, 4096))
+    assert near.far == 0
+    parameters = decoder_counts.stored_parameters(shape)
+    # By hand: two gathers and a scatter in a ring of 2 nodes, of which each device sends an eighth, at 50 GB/s.
+    assert more.far == pytest.approx(3 * 2 * parameters * (1 / 2) / 8 / 5e10)
+    assert many.far == pytest.approx(3 * 2 * parameters * (511 / 512) / 8 / 5e10)
+    # Data parallelism between groups of 8 all-reduces float32 gradients, of which each device has an eighth.
+    pods = step_model.terms(step(16, fsdp=8, between=2))
+    assert pods.far == pytest.approx(2 * 4 * parameters / 8 * (1 / 2) / 5e10)
+    seconds = [predictions.of_step(step(n, fsdp=n)).middle for n in (8, 16, 4096)]
+    assert seconds[0] < seconds[1] < seconds[2] < 1.2 * seconds[0]
+    assert step_model.terms(step(16, data=2, tensor=8)).far > 0  # the all-reduce of gradients crosses nodes
+    on_gpus = [one for one in ALL if one.subset in (GPU, GPU_MIXTURE)]
+    parts = step_model.parts(published_steps.arrays(on_gpus), CONSTANTS)
+    longest = parts.products + parts.attention >= np.maximum(parts.memory, parts.links)
+    assert f"{longest.sum()} of the\n{len(on_gpus)} published steps" in MANUAL
+    across, within = step_model.terms(step(16, tensor=16)), step_model.terms(step(16, data=2, tensor=8))
+    assert across.far > 10 * within.far
 
 
 def test_memory_by_hand() -> None:
@@ -247,7 +374,7 @@ def test_memory_by_hand() -> None:
     stages = step._replace(mesh={"pipeline": 4, "data": 2}, batch_size=64, micro_batch=2, kept=frozenset())
     assert step_model.held_bytes(stages) == pytest.approx(12 * parameters / 4 + 2 * 8 * length * layers * wide / 4)
     rows = published_steps.table()
-    assert rows["predicted_fits"].eq(False).sum() == 27
+    assert rows["predicted_fits"].eq(False).sum() == 88
     assert rows.loc[rows["status"] != COMPARED, "predicted_fits"].isna().all()
 
 
@@ -255,11 +382,11 @@ def test_links_and_bubbles_by_hand() -> None:
     shape = STEPS[0].step.decoder
     own = decoder_counts.stored_parameters(shape)
     step = Step(shape, 8192, 64, "v5p", 8, 1, {"fsdp": 8}, "bf16", frozenset())
-    assert step_model.sent_bytes(step) == pytest.approx(6 * own * 7 / 8)
+    assert sum(step_model.sent_by_axis(step).values()) == pytest.approx(6 * own * 7 / 8)
     step = step._replace(mesh={"data": 8})
-    assert step_model.sent_bytes(step) == pytest.approx(8 * own * 7 / 8)
+    assert sum(step_model.sent_by_axis(step).values()) == pytest.approx(8 * own * 7 / 8)
     step = step._replace(mesh={"tensor": 8})
     stream = 32 * 8192 * 64 / 8 * 4096 * 2
-    assert step_model.sent_bytes(step) == pytest.approx(5 * 2 * 7 * stream)
+    assert sum(step_model.sent_by_axis(step).values()) == pytest.approx(5 * 2 * 7 * stream)
     step = step._replace(mesh={"pipeline": 4, "data": 2}, micro_batch=2, virtual_stages=2)
     assert step_model.terms(step).bubble == pytest.approx(3 / (16 * 2))

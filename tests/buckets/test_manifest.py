@@ -81,6 +81,7 @@ def test_two_pods_run_a_study_into_a_bucket(moto: servers.Server, tmp_path: Path
         pytest.skip("this machine has no mount namespaces for an /etc/hosts of a test")
     url = moto.store("manifest")
     machine = ("topology=v6e:2x4", "machine=ct6e-standard-4t", "image=registry.example.com/scaling-limits:1")
+    machine += ("secret=keys",)  # its variables are those of the server
     written = stores.run(["sweeps.manifest", *WORDS, *machine, f"store={url}"], moto)
     assert written.returncode == exit_codes.DONE, written.stderr
     assert not any(value in written.stdout for value in (servers.KEY, servers.SECRET))

@@ -89,6 +89,16 @@ def test_parts_that_overlap_or_lie_outside_are_none(kept: Checkpoints) -> None:
         assert kept.load_newest(3, "key", [whole]) is None
 
 
+def test_a_full_disk_is_reported_once_until_a_save_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = Checkpoints(tmp_path)
+    for failing in (True, True, False, True, True):
+        with kept.saving():
+            if failing:
+                raise OSError(28, "No space left on device")
+    line = "running trials are not saved: [Errno 28] No space left on device\n"
+    assert capsys.readouterr().err == 2 * line
+
+
 def test_saving_takes_a_small_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(checkpoints.time, "perf_counter", lambda: now[0])

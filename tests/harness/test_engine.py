@@ -1,6 +1,8 @@
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from harness.run import COMPILING, STRATEGIES, TRAINING, Record, RunProgress, Se
 from harness.runners import engine
 from harness.step import programs
 from harness.trials import search
+from harness.trials.checkpoints import Checkpoints
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
@@ -89,6 +92,21 @@ def test_progress_counts_every_trial_and_every_step(make_study: Callable[..., Ba
     assert not told[-1].live
 
 
+@pytest.mark.parametrize(("seconds", "is_saved"), [(0.0, True), (math.inf, False), (-1.0, False)])
+def test_progress_reports_saved_steps(
+    make_study: Callable[..., BatchStudy], tmp_path: Path, seconds: float, is_saved: bool
+) -> None:
+    if seconds < 0:  # a broken disk: every save fails
+        (tmp_path / "study").touch()
+    told: list[RunProgress] = []
+    kept = Checkpoints(tmp_path / "study", max(0.0, seconds))
+    study = make_study()
+    calm = dataclasses.replace(FEW, flush_seconds=math.inf)
+    engine.run(study, search.draw(study, range(3)), calm, on_progress=told.append, checkpoints=kept)
+    assert not told[2].saved  # the first steps are not saved yet
+    assert told[-1].saved == is_saved
+
+
 def test_one_trial_alone_is_the_trial_in_company(make_study: Callable[..., BatchStudy], whole: Record) -> None:
     study = make_study()
     alone = engine.run(study, search.draw(study, [4]), FEW)
@@ -137,11 +155,15 @@ def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable
         assert np.array_equal(records["exact"].metrics[name], values, equal_nan=True)
 
 
-def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(make_study: Callable[..., BatchStudy]) -> None:
+def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(
+    make_study: Callable[..., BatchStudy], capsys: pytest.CaptureFixture[str]
+) -> None:
     planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
     study = make_study(space=planted)
     record = engine.run(study, search.draw(study, range(2)), FEW)
     assert {(ended.status, ended.steps <= 3) for ended in record.outcomes.values()} == {("INFEASIBLE", True)}
+    assert {ended.steps for ended in record.outcomes.values()} == {study.evaluations[0]}
+    assert "no trial was finite at its first evaluation" in capsys.readouterr().err
     for trial, ended in record.outcomes.items():
         losses = record.metrics["validation_loss"][record.trial == trial]
         assert np.all(np.isfinite(losses[:-1]))

@@ -13,7 +13,8 @@ from optax import contrib
 
 from harness.run import Settings
 from harness.runners import engine
-from harness.step import rng
+from harness.step import programs, rng
+from harness.step.programs_key import programs_key
 from harness.trials import search
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
@@ -168,6 +169,17 @@ def test_a_state_starts_with_the_metaparameters_and_the_learning_rate_of_the_fir
     losses = engine.run(study, search.draw(study, [0]), Settings(lanes=2)).metrics["validation_loss"]
     # ½ Σ hᵢ θᵢ² with h = (1, ½) where the two agree.
     assert len(losses) > 3 and set(losses.tolist()) == {0.75}
+
+
+def test_programs_are_shared_by_rule_and_evaluated_parameters(
+    make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    momentum = registry.OPTIMIZERS["momentum"]
+    monkeypatch.setitem(registry.OPTIMIZERS, "zeros", momentum._replace(evaluated=lambda params, state: 0 * params))
+    keys = {name: programs_key(make_study(optimizer=name)) for name in ("sgd", "momentum", "nesterov", "zeros")}
+    assert keys["sgd"] == keys["momentum"] == keys["nesterov"]
+    for name, key in keys.items():
+        assert programs.workload_of(key).evaluated is registry.OPTIMIZERS[name].evaluated
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -86,6 +86,7 @@ def calm(study: Factorization, tmp_path_factory: pytest.TempPathFactory) -> tupl
     assert [progress.steps for progress in told[2:]] == list(range(1, 2 * EPOCHS + 1))
     assert [dict(progress.live) for progress in told[2:4]] == [{1: 1}, {2: 1}]
     assert dict(told[-1].ended) == {EPOCHS: 2} and told[-1].trials_ended == 2
+    assert [progress.saved for progress in told[2:]] == [False, *[True] * (2 * EPOCHS - 1)]
     assert 0 < told[-1].train_seconds < told[-1].seconds
     assert not list(kept.folder.glob("*"))
     return records, kept

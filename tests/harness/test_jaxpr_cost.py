@@ -14,11 +14,12 @@ from harness.compiled import jaxpr_cost
 from harness.compiled.jaxpr_cost import matrix_flops
 from harness.costs import network_costs
 from results.costs import closed_forms, decoder_counts
+from results.costs.closed_forms import closed_form
 from results.costs.decoder_counts import Decoder
 from tests.harness import on_tpu
 from tests.harness.divided import generated
 from workloads import registry
-from workloads.layouts.shapes import SHAPES, dataset
+from workloads.layouts.shapes import SHAPES, dataset, parameters
 from workloads.models.convolution import convolution
 
 
@@ -232,6 +233,24 @@ def test_a_decoder_moves_what_a_hand_computes_and_what_closed_forms_count(gated:
     attention = 2 * tokens * layers * 0.5 * 4 * wide
     assert 2 * tokens * decoder_counts.activation_traffic(known, 1, kept) == activations + attention
     assert 2 * decoder_counts.weight_traffic(known, 1, 1, kept) == weights
+
+
+@pytest.mark.parametrize(("key_heads", "window", "block"), [(2, 0, 0), (0, 16, 0), (0, 0, 64), (2, 24, 16)])
+def test_closed_forms_count_blocks_windows_and_key_heads(key_heads: int, window: int, block: int) -> None:
+    """FLOPs and weights are those of the program. By hand: half of the scores and the diagonal, five times."""
+    small = dataclasses.replace(SHAPES["small"], key_heads=key_heads, window=window)
+    options = small.options | ({"attention_block": block} if block else {})
+    workload = registry.workload(dataset(small, 128), "transformer_rotary", options, "adam", "bfloat16")
+    work = network_costs.step_work(workload, 4)
+    sizes = small.sizes(4, 128)
+    closed = closed_form(sizes, parameters(small), {"data": 1}, {}, width=2, attention_block=block, window=window)
+    assert (closed.work.flops, closed.work.weight_bytes) == (work.flops, work.weight_bytes)
+    assert closed.work.score_bytes == (0 if block else work.score_bytes)
+    assert closed_forms.sizes_of(dataclasses.asdict(small), 4, 128) == sizes
+    if block == 64:
+        scores = 2 * 4 * small.layers * small.heads * small.kv * (128**2 / 2 + 128 * block / 2)
+        matmuls = small.flops(4, 128) - 6 * 2 * 4 * small.layers * small.heads * small.kv * 128**2
+        assert closed.work.flops == matmuls + 7 * scores
 
 
 def test_convolutions_move_their_operands_and_not_the_windows_of_cpus() -> None:

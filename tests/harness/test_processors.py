@@ -1,11 +1,13 @@
 """Accelerators of a machine, of which its devices are simulated: how many there are, and whether JAX can use them."""
 
 import importlib.util
+import resource
 from pathlib import Path
 
 import pytest
 
 from harness.processes import processors
+from results import exit_codes
 from results.bad_input import BadInput
 from sweeps.__main__ import main
 from sweeps.launchers import local
@@ -103,6 +105,36 @@ def test_the_cpu_can_be_asked_for(machine: Path, monkeypatch: pytest.MonkeyPatch
     install(monkeypatch)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert processors.accelerators() == ("cpu", 0)
+
+
+def test_a_missing_gpu_is_not_replaced_by_the_cpu(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda,cpu")
+    monkeypatch.setattr("sweeps.launchers.local.start", None)  # no worker does
+    line = ["task=digits_fc", "optimizer=sgd", "batch_size=64", f"store={machine / 'store'}"]
+    assert main(line) == exit_codes.INVALID
+    assert "JAX_PLATFORMS=cuda,cpu requires NVIDIA GPUs" in capsys.readouterr().err
+    here = ("launcher=hosts", "launcher.coordinator=h:1", "launcher.hosts=2", "launcher.host=1")
+    assert main([*line, *here]) == exit_codes.INVALID
+    assert "JAX_PLATFORMS=cuda,cpu requires NVIDIA GPUs" in capsys.readouterr().err
+    add(machine, "nvidia0")
+    processors.check_platforms()
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_the_limit_on_locked_memory_is_raised(monkeypatch: pytest.MonkeyPatch, is_root: bool) -> None:
+    limits = [(8192, 65536)]
+
+    def setrlimit(kind: int, limit: tuple[int, int]) -> None:
+        if limit[1] == resource.RLIM_INFINITY and not is_root:
+            raise ValueError("not allowed to raise maximum limit")
+        limits.append(limit)
+
+    monkeypatch.setattr(processors.resource, "getrlimit", lambda kind: limits[-1])
+    monkeypatch.setattr(processors.resource, "setrlimit", setrlimit)
+    processors.allow_locked_memory()
+    assert limits[1:] == [(resource.RLIM_INFINITY,) * 2 if is_root else (65536, 65536)]
 
 
 def test_gpus_that_are_hidden_are_not_there(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

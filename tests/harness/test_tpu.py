@@ -131,7 +131,7 @@ def planned(tmp_path: Path, *words: str) -> tuple[int, list[dict], float]:
 def test_small_tasks_fit_and_a_second_call_reads_the_answer(topology: str, tmp_path: Path) -> None:
     words = ["task=digits_fc,pydoc_transformer", "batch_size=64", "-m", f"topology={topology}"]
     code, rows, seconds = planned(tmp_path, *words)
-    assert (code, [row["topology_says"] for row in rows]) == (0, ["fits", "fits"])
+    assert (code, [row["topology_verdict"] for row in rows]) == (0, ["fits", "fits"])
     assert seconds < 5 * 60
     again, same, quick = planned(tmp_path, *words)
     assert (again, same) == (code, rows) and quick < 10
@@ -160,7 +160,7 @@ def test_a_decoder_of_a_billion_parameters_fits_if_they_are_stored_in_parts(tmp_
     code, (row,), _ = planned(tmp_path, *words)
     assert code == 1 and row["parameters"] > 1e9 and row["too_large_by_bytes"] > 8 * 2**30
     code, (row,), _ = planned(tmp_path, *words, "mesh=data:16", "layout=embed:data")
-    assert code == 0 and row["topology_says"] == "fits"
+    assert code == 0 and row["topology_verdict"] == "fits"
     assert 12 * row["parameters"] / 16 < row["memory_bytes"] < 8 * 2**30  # of parameters and both means, and work
     exchanged = {each["operation"]: each for each in json.loads(row["collectives"])}
     assert {each["axes"] for each in exchanged.values()} == {"data"}

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +68,10 @@ def test_every_launcher_has_a_file_and_a_row() -> None:
         (
             ["launcher=slurm", "launcher.minutes=1"],
             "launcher.minutes=1 leaves no time before the launcher.grace_seconds=60",
+        ),
+        (
+            ["launcher=slurm", "launcher.nodes=2", "launcher.silence_seconds=60"],
+            "launcher.silence_seconds is for studies on one host",
         ),
         (["launcher=ray", "launcher.tpu_slice=4x4"], "launcher.tpu_slice=4x4: write VERSION:TOPOLOGY"),
         (["launcher=ray", "launcher.tpu_slice=v9:4x4"], "unknown TPU version 'v9'"),
@@ -169,7 +175,7 @@ def test_no_attempt_comes_after_the_last_number(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["attempt-999999.log"]
 
 
-def test_logs_of_attempts(tmp_path: Path) -> None:
+def test_logs_of_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = attempts.begin(tmp_path, "local")
     first.write_text(f"{first.read_text()}a line\nno newline at the end")
     attempts.end(first, -9, "by signal 9\n(Killed)")
@@ -187,6 +193,10 @@ def test_logs_of_attempts(tmp_path: Path) -> None:
     (tmp_path / "attempt-7.log").write_bytes(b"\xff\x00 no log of ours\n")
     (tmp_path / "attempt-8.log").symlink_to("/etc/hostname")
     assert [each.number for each in attempts.read(tmp_path)] == [1]
+    process: Any = SimpleNamespace(pid=os.getpid())
+    finished = local.Worker(0, process, process, log=first)
+    finished.ended(exit_codes.DONE, "done")
+    assert capsys.readouterr().err == "a line\nno newline at the end\n"
 
 
 def test_a_failed_attempt_leaves_its_log_and_verify_passes_over_it(
@@ -400,6 +410,15 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
     assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
     alone = attempt.command(["trials=4"], tmp_path, silence_seconds=600.0)
     assert alone[-1] == "launcher.silence_seconds=600.0"
+
+
+def test_srun_ends_nodes_that_are_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = types.SimpleNamespace(stdout="n1\nn2\n")
+    monkeypatch.setattr(attempt.subprocess, "run", lambda *words, **options: shown)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("SCALING_LIMITS_OUTPUT", str(tmp_path / "7_0.out"))
+    words = attempt.command(["trials=4"], tmp_path, nodes=2, port=20000)
+    assert words[0] == "srun" and "--wait=20" in words[: words.index("bash")]
 
 
 # By `scontrol show job` of SLURM 22.05, while the processes of the job still live.

@@ -1,6 +1,7 @@
 """Ray without a cluster: slices of TPUs that are reserved, given back and in use, and nodes that have too little."""
 
 import contextlib
+import math
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -44,14 +45,16 @@ class Ray:
     """As much of Ray as the launcher uses; tasks end in the order in which they began.
 
     Args:
-      codes: of the attempts of a study, in their order, each on every host.
+      codes: of the attempts of a study, in their order, each on every host. None is a host that is frozen.
       free: slices.
       broken: what the reservation after so many raises, if anything.
     """
 
     exceptions = types.SimpleNamespace(RayError=ConnectionError)
 
-    def __init__(self, codes: dict[str, list[Sequence[int]]], free: int, broken: tuple[int, Exception] | None = None):
+    def __init__(
+        self, codes: dict[str, list[Sequence[int | None]]], free: int, broken: tuple[int, Exception] | None = None
+    ):
         self._codes, self._free, self._broken = codes, free, broken
         self.reserved: list[Slice] = []
         self.reservations, self.most = 0, 0
@@ -85,7 +88,9 @@ class Ray:
         _, name, _, wishes, follows = arguments
         self._begun.append(name)
         codes = self._codes[name][0] if not follows else self._codes[name].pop(0)
-        self._tasks[reference] = [2 * len(self._begun), Ending(codes[int(follows)], True), name, wishes]
+        code = codes[int(follows)]
+        end = ConnectionError("cancelled") if code is None else Ending(code, True)
+        self._tasks[reference] = [math.inf if code is None else 2 * len(self._begun), end, name, wishes]
         self.most = max(self.most, len({task[2] for task in self._tasks.values() if task[0] and len(task) > 2}))
         return reference
 
@@ -93,7 +98,7 @@ class Ray:
         """Those that are ready, and the others."""
         assert num_returns == len(references)
         for each in self._tasks.values():
-            each[0] -= 1 if timeout < 10 else each[0]
+            each[0] = each[0] - 1 if timeout < 10 or each[0] == math.inf else 0
         done = [each for each in references if self._tasks.get(each, [0])[0] <= 0]
         self.stopped += [
             task[2] for task in self._tasks.values() if len(task) > 2 and Path(task[3], f"{task[2]}.STOP").exists()
@@ -102,11 +107,15 @@ class Ray:
 
     def get(self, reference: object) -> Any:
         """What a task gave."""
-        return self._tasks.pop(reference, [0, None])[1]
+        end = self._tasks.pop(reference, [0, None])[1]
+        if isinstance(end, Exception):
+            raise end
+        return end
 
     def cancel(self, reference: object, *, force: bool) -> None:
-        """Never used by these tests."""
-        raise AssertionError
+        """Kills a task that is frozen."""
+        assert force and self._tasks[reference][0] == math.inf
+        self._tasks[reference][0] = 0
 
 
 @pytest.fixture
@@ -160,6 +169,16 @@ def test_a_mistake_on_one_host_is_no_lost_host(
     failures = {outcome.summary.study: outcome.failure for outcome in run(ray, studies)}
     assert [failures[study.name] for study in studies] == ["with exit code 1", None, None]
     assert (ray.reservations, ray.reserved) == (5, [])
+
+
+@pytest.mark.parametrize("codes", [(76, None), (None, 76)])
+def test_frozen_hosts_are_killed(
+    run: Callable[..., list[StudyOutcome]], make_study: Callable[..., BatchStudy], codes: Sequence[int | None]
+) -> None:
+    study = make_study()
+    ray = Ray({study.name: [codes, (0, 0)]}, free=1)
+    assert [outcome.failure for outcome in run(ray, [study])] == [None]
+    assert (ray.reservations, ray.reserved) == (2, [])
 
 
 def test_whatever_ends_the_sweep_its_tasks_save_first(

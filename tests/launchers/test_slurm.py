@@ -376,6 +376,37 @@ def test_two_nodes_run_a_study_together_and_go_on_where_they_were(slurm: Cluster
     assert set(store.read(tmp_path / "slurm").studies["device_count"]) == {2}
 
 
+def test_a_frozen_node_ends_the_attempt(slurm: Cluster, tmp_path: Path) -> None:
+    slurm.wait_for("idle", "idle")
+    words = [*(word.replace("200000", "40000") for word in LONG), *BY_SLURM, "launcher.minutes=60"]
+    with sweep([*words, "launcher.nodes=2", "launcher.retries=1"], tmp_path) as running:
+        saved(tmp_path)
+        time.sleep(5)  # both nodes know that steps were saved
+        frozen = processes_of_node(1)
+        for process in frozen:
+            os.kill(process, signal.SIGSTOP)
+        began = time.monotonic()
+        (code,) = codes(tmp_path, 1)
+        assert time.monotonic() - began < 110  # without a heartbeat for 30 s, then srun waits for 20 s
+        output, _ = running.communicate(timeout=600)
+    assert frozen and code == exit_codes.PEER_LOST
+    assert running.returncode == exit_codes.DONE, output
+    assert verify.run(tmp_path, print) == 0
+    assert not any(Path(f"/proc/{process}").exists() for process in frozen)
+
+
+def processes_of_node(node: int) -> list[int]:
+    """The processes of a study on one of its nodes."""
+    word = f"launcher.host={node}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if word in words and b"launcher=hosts" in words:
+                found.append(int(folder.name))
+    return found
+
+
 def test_a_mistake_is_not_repeated(slurm: Cluster, tmp_path: Path) -> None:
     folder = tmp_path / "it's #1 50%A"
     with sweep([*LONG, *BY_SLURM, "launcher.sbatch={export: 'ALL,JAX_PLATFORMS=cuda'}"], folder) as broken:

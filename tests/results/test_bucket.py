@@ -1,6 +1,7 @@
 """Objects in a bucket in memory: paths, snapshots and locks."""
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 from results import durable, store
 from results.bad_input import BadInput
-from results.file_systems import bucket, protocol
+from results.file_systems import bucket, probe, protocol
 from results.file_systems.bucket import LOCK, BucketPath
 
 NAMES = st.lists(st.sampled_from(["a", "b", "plan-1.json", "c.d"]), min_size=1, max_size=3).map("/".join)
@@ -97,12 +98,26 @@ def _check(store: BucketPath, objects: dict[str, bytes]) -> None:
         ("s3://key:secret@bucket/store", "contains credentials"),
         ("az://container/store?sig=secret", "contains credentials"),
         ("s3://", "has no bucket"),
+        ("gs://bucket/a#secret", "contains a #, which names of folders in buckets cannot have here"),
+        ("gs://bucket/a/../b", "has a name that objects in buckets cannot have"),
+        ("gs://bucket/./a", "has a name that objects in buckets cannot have"),
+        ("memory://bucket/..", "has a name that objects in buckets cannot have"),
+        ("s3://bucket/a\x00b", "has a name that objects in buckets cannot have"),
     ],
 )
 def test_a_url_that_cannot_be_a_store_is_one_line_without_its_secret(url: str, why: str) -> None:
     with pytest.raises(BadInput, match=why) as refused:
         durable.location(url)
     assert "secret" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_listing_that_comes_late_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(self: bucket.Bucket, key: str) -> list[object]:
+        raise FileNotFoundError(errno.ENOENT, "no such folder", key)
+
+    monkeypatch.setattr(bucket.Bucket, "entries", nothing)
+    with pytest.raises(BadInput, match="the server does not list new objects at once"):
+        probe.check(place())
 
 
 @pytest.fixture

@@ -200,6 +200,28 @@ def test_rematerialization_repeats_all_but_the_last_matmul_of_a_block() -> None:
     assert again.activation_bytes < kept.activation_bytes / 8
 
 
+def test_accumulation_lets_a_large_batch_fit() -> None:
+    """Llama 7B with 512 sequences of 2,048 tokens on 64 chips of v5e, in four parts and with blocked attention."""
+    mesh, layout = {"data": 64}, {"batch": "data", "embed": "data"}
+
+    def costs(**options: int) -> Costs:
+        return closed_form(LLAMA.sizes(512, 2048), parameters(LLAMA), mesh, layout, **ON_TPUS, **options)
+
+    whole, blocked = costs(), costs(attention_block=512)
+    parts = costs(attention_block=512, accumulation=4)
+    held = [one.argument_bytes + one.activation_bytes for one in (whole, parts)]
+    assert held[1] < 16e9 < held[0]
+    assert parts.argument_bytes == whole.argument_bytes
+    assert (parts.flops, parts.work.activation_bytes) == (blocked.flops, blocked.work.activation_bytes)
+    assert parts.work.weight_bytes == 4 * blocked.work.weight_bytes
+    # Weights are gathered for each part, and gradients are summed once.
+    sent, once = (one.totals["all-gather", "data"][2] for one in (parts, blocked))
+    assert sent == pytest.approx(4 * once, rel=1e-3)  # tokens are gathered once
+    assert parts.totals["all-reduce", "data"] == blocked.totals["all-reduce", "data"]
+    # Adam reads the parameter, both moments and the gradient, and writes the first three.
+    assert whole.work.state_bytes == pytest.approx(7 * 4 * (LLAMA.parameters - 65 * 4096) / 64, rel=1e-3)
+
+
 def test_collectives_can_be_priced_like_those_of_a_compiled_step() -> None:
     """Their first groups are along the axes that the totals name."""
     mesh = {"data": 2, "model": 4, "more": 8}

@@ -147,6 +147,8 @@ MISTAKES = [
     ("task=webgraph_synthetic ratings.name=webgraph", ["'webgraph'", "'web_graph'"]),
     ("task=webgraph_synthetic " + " ".join(f"ratings.{k}=2e9" for k in ("rows", "columns")), ["needs about", "GB"]),
     ("task=web_graph ratings.variant=dens", ["'dens'", "in-dense"]),
+    ("lr=0.1", ["unknown key 'lr'; learning_rate is searched; its range is optimizer.space.learning_rate.low"]),
+    ("zzz=0.1", ["unknown key 'zzz'; the nearest are "]),
     ("task=table", ["table.path is missing"]),
     ("task=table table=null", ["table.path is missing"]),
     ("task=table table.path={store}/x.csv", ["table.path: {store}/x.csv does not exist"]),

@@ -125,6 +125,19 @@ def test_a_layout_that_cannot_be_is_refused_before_anything_runs(words: tuple[st
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("task", ["digits_fc", "pydoc_transformer", "pydoc_lstm", "tiny/resnet"])
+def test_an_unknown_axis_is_named_for_every_model(task: str) -> None:
+    with pytest.raises(BadInput, match="no tensor has an axis 'foo'"):
+        planning.request(overrides.command_line([f"task={task}", "mesh=data:4", "layout=foo:data", "store=none"]))
+
+
+def test_axes_of_a_divided_program_only_are_checked() -> None:
+    """The kernel of the heads has named axes only if heads are divided."""
+    words = ["task=pydoc_transformer", "mesh=data:2;model:2", "layout=kv:model;act_embed:model", "store=none"]
+    with pytest.raises(BadInput, match=r"'act_embed' and 'kv' of tensor .* would both be split over 'model'"):
+        planning.request(overrides.command_line(words))
+
+
 def test_a_layout_that_cannot_be_is_one_line_of_the_command(tmp_path: Path) -> None:
     code, err = run("mesh=model:2", "layout=mpl:model", f"store={tmp_path}/store")
     assert code == 2

@@ -1,9 +1,7 @@
 """Whatever goes wrong before a study's first evaluation is one line with its cause, and the sweep goes on."""
 
 import dataclasses
-import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,16 +82,9 @@ def test_an_accelerator_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    events, folder = tmp_path / "events", tmp_path / "store"
-    line = ["optimizer=sgd,momentum", *SHORT, f"store={folder}", f"notify=cat >> {events}; echo >> {events}"]
-    assert sweeps_cli.main(line) == 1
-    err = capfd.readouterr().err
-    lines_of(err, 2, 2, "cuda")
-    told = [json.loads(text) for text in events.read_text().splitlines()]
-    assert [one["event"] for one in told] == ["failure", "failure", "end"] and told[-1]["exit_code"] == 1
-    assert {one["study"] for one in told[:2]} == set(store.names(folder))
-    for one in told[:2]:  # as printed, after the time of day
-        assert re.search(rf"^\d\d:\d\d:\d\d {re.escape(one['line'])}$", err, re.MULTILINE)
+    folder = tmp_path / "store"
+    assert sweeps_cli.main(["optimizer=sgd,momentum", *SHORT, f"store={folder}"]) == 1
+    lines_of(capfd.readouterr().err, 2, 2, "cuda")
     assert ends(folder) == [("INCOMPLETE", "failed")] * 2
 
 

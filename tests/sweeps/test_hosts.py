@@ -1,5 +1,6 @@
 """Several hosts that run every study together: real processes, which exchange their sums by Gloo."""
 
+import contextlib
 import mmap
 import os
 import re
@@ -177,8 +178,12 @@ def process_of(host: subprocess.Popen[str]) -> int:
 
 
 def until_saved(folder: Path) -> None:
+    """Waits until host 0 has reported its first save to the others, which takes another round."""
     deadline = time.monotonic() + 120
-    while not list(folder.glob("*/checkpoint-*")) and time.monotonic() < deadline:
+    times: set[int] = set()
+    while len(times) < 3 and time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):
+            times |= {path.stat().st_mtime_ns for path in folder.glob("*/checkpoint-*")}
         time.sleep(0.01)
     time.sleep(0.5)
 
@@ -293,6 +298,19 @@ def test_a_host_that_stood_still_writes_nothing_and_ends(tmp_path: Path, which: 
 
 
 @pytest.mark.slow
+def test_hosts_that_compile_end_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALING_LIMITS_CACHE", str(tmp_path / "cache"))
+    hosts = started(["task=pydoc_transformer", "optimizer=adam", "batch_size=64", "trials=2"], tmp_path / "hosts")
+    assert hosts[0].stdout is not None
+    assert any("compiling" in line for line in iter(hosts[0].stdout.readline, ""))
+    began = time.monotonic()
+    for host in hosts:
+        host.send_signal(signal.SIGTERM)
+    assert ended(hosts, 10) == [exit_codes.TERMINATED] * 2
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
 def test_a_host_that_never_comes_is_one_line() -> None:
     here, second, third = started(WHOLE, Path("never"), 3)
     third.kill()
@@ -342,11 +360,12 @@ def test_bad_settings_are_one_line(words: Sequence[str], said: str, capsys: pyte
         (Terminated, True, 3, exit_codes.PREEMPTED),
         (Terminated, True, 0, exit_codes.NO_PROGRESS),
         (Terminated, False, 0, exit_codes.TERMINATED),
-        (RuntimeError, False, 3, exit_codes.PEER_LOST),
+        (RuntimeError, True, 3, exit_codes.PEER_LOST),
+        (RuntimeError, False, 3, exit_codes.NO_PROGRESS),
         (RuntimeError, False, 0, exit_codes.NO_PROGRESS),
     ],
 )
-def test_without_a_step_the_exit_code_is_another(
+def test_only_saved_steps_count_in_exit_codes(
     error: type[BaseException], saved: bool, steps: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = []
@@ -356,14 +375,14 @@ def test_without_a_step_the_exit_code_is_another(
         raise SystemExit
 
     def run() -> int:
-        hosts_launcher._note_steps(RunProgress(steps=steps))
+        hosts_launcher._note(RunProgress(steps=steps, saved=saved))
         if error is Terminated:
             shutdown = Shutdown()
             shutdown.saved = saved
             raise hosts_launcher._terminated(shutdown)
         raise error("heartbeat")
 
-    monkeypatch.setattr(hosts_launcher, "_marks", mmap.mmap(-1, 2))
+    monkeypatch.setattr(hosts_launcher, "_marks", mmap.mmap(-1, hosts_launcher._MARKS))
     monkeypatch.setattr(multihost, "leave", leave)
     monkeypatch.setattr(multihost, "lost", lambda error: True)
     with pytest.raises(SystemExit):

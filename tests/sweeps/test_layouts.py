@@ -201,6 +201,7 @@ def test_the_table_of_the_command_is_that_of_the_store(filled: Path, cli: Callab
         (["step.optimizer=adan"], "unknown optimizer 'adan'; did you mean 'adam'?"),
         (["step.precision=float16"], "unknown step.precision 'float16'"),
         (["refused=store"], "refused is now on_invalid. Use on_invalid=record"),
+        (["notify=command"], "notify was removed. Run your command after the sweep"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -376,7 +377,7 @@ def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_o
 
 @pytest.mark.parametrize(
     ("preset", "count", "devices"),
-    [("quickstart", 70, 8), ("mesh_tf_bert", 6, 512), ("megatron", 12, 256), ("cores", 32, 2)],
+    [("quickstart", 70, 8), ("mesh_tf_bert", 6, 512), ("mesh_tf_lm", 1, 512), ("megatron", 12, 256), ("cores", 32, 2)],
 )
 def test_presets_are_distinct_layouts_on_as_many_devices(preset: str, count: int, devices: int) -> None:
     line = overrides.command_line([f"+experiment=layouts/{preset}", "-m"])

@@ -55,6 +55,14 @@ def test_arguments_ask_for_what_a_command_line_asks_for(tmp_path: Path) -> None:
     chosen = sweeps.study(**{"task.targets": targets, "optimizer.space.momentum": ranged})
     assert chosen.study.targets[0].value == 0.2
     assert chosen.study.space["momentum"].high == 0.9
+    as_dict = sweeps.study(
+        **{"task.targets": targets, "optimizer": {"name": "momentum", "space": {"momentum": ranged}}}
+    )
+    line = sweeps.study(**{"task.targets": targets, "optimizer": "momentum", "optimizer.space.momentum": ranged})
+    assert as_dict == line
+    space = {"b1": 0.5, "learning_rate": {"scale": "DISCRETE", "values": [0.1, 0.2]}}
+    further = sweeps.study(optimizer={"name": "adamw", "space": space}).study
+    assert (further.space["b1"].values, further.space["learning_rate"].values) == ((0.5,), (0.1, 0.2))
 
 
 @pytest.mark.parametrize("text", ["a b", "it's", "back\\", "\\'", "${x}", "~/x,y=z(1)", "", 'ü"n', "{a: 1}", "null"])
@@ -68,6 +76,12 @@ def test_a_text_stays_as_it_is(text: str) -> None:
     [
         ({"taks": "digits_fc"}, "unknown key 'taks'; did you mean 'task'?"),
         ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean 'adam'"),
+        ({"optimizer": {"name": "adm"}}, "unknown optimizer 'adm'; did you mean 'adam'"),
+        (
+            {"optimizer": {"nam": "adam"}},
+            "is not a dict of a name and a space, such as {'name': 'adam', 'space'",
+        ),
+        ({"optimizer": {"name": "adam", "space": {"b3": 1}}}, "adam has no metaparameter 'b3'"),
         ({"batch_size": "1,2"}, "'1,2' is not an integer"),
         ({"batch_size": [1, 2]}, "'[1, 2]' is not an integer"),
         ({"store": "x"}, "store is a setting of runs, not of studies. Pass it to measure()."),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import mmap
 import re
 import tomllib
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.run import RunProgress
 from results import exit_codes
 from sweeps import manifest
+from sweeps.launchers import hosts
 from sweeps.manifests import jobset as jobsets, machines
 from sweeps.manifests.machines import Machines
+from sweeps.manifests.options import Options
 
 from .jobset import rules
 from .jobset.simulator import DEADLINE, DISRUPTED, State, run
 
 ROOT = Path(__file__).parents[2]
 STUDY = "digits-fully_connected-momentum-b64-202cae3016933520"
-OPTIONS = jobsets.Options("registry.example.com/scaling-limits:1", queue="research", priority="high", spot=True)
+OPTIONS = Options("registry.example.com/scaling-limits:1", queue="research", priority="high", spot=True)
 WORDS = ("task=digits_fc", "batch_size=64", "trials=8", "task.budget.epochs=1")
 LINE = (*WORDS, "image=r/x:1", "store=gs://bucket/launch")
 
@@ -40,13 +44,13 @@ def shapes() -> list[Machines]:
             for each, kind in version.machine_types.items():
                 if each == chips or (each == machines.SEVERAL_HOSTS and chips % each == 0):
                     found.append(machines.tpus(f"{name}:{topology}", kind))
-    for gpu, (_, counts) in machines.GPUS.items():
-        found += [machines.gpus(gpu, count) for count in counts]
-        found += [machines.gpus(gpu, counts[-1], hosts) for hosts in (2, 16)]
+    for gpu, types in machines.GPUS.items():
+        found += [machines.gpus(gpu, count) for count in types]
+        found += [machines.gpus(gpu, max(types), hosts) for hosts in (2, 16, machines.MOST_HOSTS)]
     return found
 
 
-def made(on: Machines, options: jobsets.Options = OPTIONS, seconds: float | None = 7200.0) -> dict:
+def made(on: Machines, options: Options = OPTIONS, seconds: float | None = 7200.0) -> dict:
     found = json.loads(json.dumps(jobsets.jobset(STUDY, WORDS, "gs://bucket/launch", on, options, seconds)))
     assert isinstance(found, dict)
     return found
@@ -67,11 +71,11 @@ def test_every_shape_is_valid() -> None:
 @pytest.mark.parametrize("name", [None, "a" * 19])
 def test_every_option_is_valid(placement: str | None, name: str | None) -> None:
     on = machines.tpus("tpu7x:4x4x4")
-    with_queue = jobsets.Options("r/x", "q", "p", placement=placement, name=name, namespace="n", restarts=0)
+    with_queue = Options("r/x", "q", "p", placement=placement, name=name, namespace="n", restarts=0)
     with_queue.check()
     assert rules.errors(made(on, with_queue)) == []
-    assert rules.errors(made(on, jobsets.Options("r/x", name=name), None)) == []
-    assert len(jobsets.name_of(STUDY, with_queue)) <= jobsets.MOST_CHARACTERS
+    assert rules.errors(made(on, Options("r/x", name=name), None)) == []
+    assert len(jobsets.name_of(STUDY, name, "")) <= jobsets.MOST_CHARACTERS
 
 
 def test_the_rules_find_errors() -> None:
@@ -107,7 +111,7 @@ def test_the_rules_find_errors() -> None:
 def test_a_deadline_is_later_than_the_limit_of_the_study() -> None:
     spec = made(machines.tpus("v6e:4x4"))
     job = spec["spec"]["replicatedJobs"][0]["template"]["spec"]
-    assert job["activeDeadlineSeconds"] == 7200 + jobsets.DEADLINE_SECONDS
+    assert job["activeDeadlineSeconds"] == 7200 + jobsets.DEADLINE_SECONDS + jobsets.CONNECT_SECONDS
     assert spec["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == str(job["activeDeadlineSeconds"])
     without = made(machines.tpus("v6e:4x4"), seconds=None)
     assert "activeDeadlineSeconds" not in without["spec"]["replicatedJobs"][0]["template"]["spec"]
@@ -118,6 +122,84 @@ def test_a_single_host_has_no_coordinator_in_its_command() -> None:
     assert "hostNetwork" not in pod
     command = pod["containers"][0]["command"]
     assert command == ["scaling-limits", "sweep", *WORDS, "store=gs://bucket/launch"]
+
+
+def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    (container,) = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def test_gpu_pods_find_the_driver_of_their_node() -> None:
+    variables = {each["name"]: each["value"] for each in container_of(made(machines.gpus("nvidia-l4", 1)))["env"]}
+    assert variables == {"JAX_PLATFORMS": "cuda,cpu", "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"}
+    assert "securityContext" not in container_of(made(machines.gpus("nvidia-l4", 1)))
+
+
+def test_tpu_pods_may_lock_memory() -> None:
+    root = {"runAsUser": 0, "capabilities": {"add": ["SYS_RESOURCE"]}}
+    assert container_of(made(machines.tpus("v6e:4x4")))["securityContext"] == root
+    privileged = made(machines.tpus("v6e:4x4"), Options("r/x", privileged=True))
+    assert container_of(privileged)["securityContext"] == {"privileged": True, "runAsUser": 0}
+
+
+def test_arm_hosts_are_tolerated() -> None:
+    pod = made(machines.gpus("nvidia-gb200", 4))["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    arm = {"key": "kubernetes.io/arch", "operator": "Equal", "value": "arm64", "effect": "NoSchedule"}
+    assert arm in pod["tolerations"]
+
+
+def test_options_of_pods_and_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    line = [word for word in LINE if not word.startswith("store=")]
+    words = ("env.AWS_REGION=eu", "env.LD_LIBRARY_PATH=/a:$B", "secret=keys", "selector.example.com/rack=r1")
+    words += ("reservation=mine", "volume.data=claim:/data", "volume.gib=/home/gib:/usr/local/gib", "store=s3://b/f")
+    assert manifest.main([*line, *words, "gpu=nvidia-b200", "gpus=8", "hosts=2"]) == exit_codes.DONE
+    document = yaml.safe_load(capsys.readouterr().out)
+    assert rules.errors(document) == []
+    pod = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    container = container_of(document)
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert variables["AWS_REGION"] == "eu" and variables["LD_LIBRARY_PATH"] == "/a:$$B"
+    assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert pod["nodeSelector"]["cloud.google.com/reservation-name"] == "mine"
+    assert pod["nodeSelector"]["example.com/rack"] == "r1"
+    assert {each["name"]: each["mountPath"] for each in container["volumeMounts"]} == {
+        "shm": "/dev/shm", "data": "/data", "gib": "/usr/local/gib"
+    }  # fmt: skip
+    assert {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}} in pod["volumes"]
+    assert {"name": "gib", "hostPath": {"path": "/home/gib"}} in pod["volumes"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["trials=9", "limits.study.max_hours=3", "image=r/x:2", "store=gs://bucket/b", "topology=v6e:2x4", "spot=true"],
+)
+def test_a_changed_manifest_has_another_name(change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = change.partition("=")[0]
+    line = [*LINE, "topology=v6e:4x4"]
+    names = []
+    for words in (line, line, [*(word for word in line if word.partition("=")[0] != key), change]):
+        assert manifest.main(words) == exit_codes.DONE
+        names.append(yaml.safe_load(capsys.readouterr().out)["metadata"]["name"])
+    assert names[0] == names[1] != names[2]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
+def test_line_breaks_stay_in_comments(end: str, capsys: pytest.CaptureFixture[str]) -> None:
+    word = f"checkpoint_dir='a{end}---{end}kind: Pod'"
+    assert manifest.main([*LINE, "topology=v6e:4x4", word]) == exit_codes.DONE
+    (document,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert word in container_of(document)["command"]
+
+
+def test_manifests_of_an_earlier_sweep_are_not_applied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = [*LINE, "topology=v6e:4x4", f"out={tmp_path}"]
+    for _ in range(2):  # writing the same again is possible
+        assert manifest.main(line) == exit_codes.DONE
+    before = {path: path.read_text() for path in tmp_path.iterdir()}
+    assert manifest.main([*line, "seed=1"]) == exit_codes.INVALID
+    assert "1 file of other manifests" in capsys.readouterr().err
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == before
 
 
 def test_dollars_are_kept() -> None:
@@ -133,7 +215,7 @@ def test_the_command_prints_a_stream_of_jobsets(capsys: pytest.CaptureFixture[st
     documents = list(yaml.safe_load_all(printed))
     assert [rules.errors(each) for each in documents] == [[], []]
     assert len({each["metadata"]["name"] for each in documents}) == 2
-    assert printed.count("# gcluster job submit -n ") == printed.count("as of commit 1047080, untested") == 2
+    assert printed.count("# gcluster job submit -n ") == printed.count("as of commit 1047080, untested, ") == 2
     assert manifest.main([*words, f"out={tmp_path}"]) == exit_codes.DONE
     assert [yaml.safe_load(path.read_text()) for path in sorted(tmp_path.glob("*.yaml"))] == sorted(
         documents, key=lambda each: str(each["metadata"]["name"])
@@ -167,10 +249,34 @@ def test_the_command_prints_a_stream_of_jobsets(capsys: pytest.CaptureFixture[st
         (("topology=v6e:4x4", "store=s3://key:secret@bucket/a"), "without credentials"),
         (("topology=v6e:4x4", "name=digits-with-a-long-name"), "such as digits-with-a-long"),
         (("topology=v6e:4x4", "name=Digits"), "a-z, 0-9 and -"),
-        (("topology=v6e:4x4", "queue=Research_1"), "not a name of a queue"),
+        (("topology=v6e:4x4", "queue=Research_1"), "queue=Research_1 is not a name"),
         (("topology=v6e:4x4", "placement=example.com/rack"), "Set queue= too"),
         (("topology=v6e:4x4", "placement=both"), "placement=both must be exclusive"),
         (("topology=v6e:4x4", "spot=yes"), "true or false"),
+        (("topology=v6e:4x4", "slices=2"), "one slice"),
+        (("gpu=nvidia-h100-80gb", "gpus=8", "hosts=10001"), "from 1 to 10,000"),
+        (("gpu=nvidia-h100-80gb", "gpus=8", "hosts=99999999999"), "hosts=99999999999 is not a whole number"),
+        (("topology=v6e:4x4", "restarts=99999999999"), "restarts=99999999999 is not a whole number"),
+        (("topology=v6e:4x4", "image=registry/Case"), "not the name of an image"),
+        (("topology=v6e:4x4", "image=UPPER/Case"), "not the name of an image"),
+        (("topology=v6e:4x4", "image=r/x:"), "not the name of an image"),
+        (("topology=v6e:4x4", "account=a..b"), "account=a..b is not a name"),
+        (("topology=v6e:4x4", "account=-a"), "account=-a is not a name"),
+        (("topology=v6e:4x4", "namespace=a.b"), "namespace=a.b is not a name"),
+        (("topology=v6e:4x4", "namespace=" + "a" * 64), "at most 63 of a-z"),
+        (("topology=v6e:4x4", "priority=" + "a" * 254), "at most 253 of a-z"),
+        (("topology=v6e:4x4", "queue=q", "priority=" + ".".join(["a" * 40] * 2)), "at most 63 letters"),
+        (("topology=v6e:4x4", "reservation=a b"), "reservation-name=a b is not a value of a label"),
+        (("topology=v6e:4x4", "env.1A=b"), "env=1A is not a name"),
+        (("topology=v6e:4x4", "env=b"), "Write env.NAME=b"),
+        (("topology=v6e:4x4", "env.AWS_SECRET_ACCESS_KEY=b"), "Use secret=NAME"),
+        (("topology=v6e:4x4", "selector.a b=c"), "not a label of nodes"),
+        (("topology=v6e:4x4", "selector.a=b c"), "not a value of a label"),
+        (("topology=v6e:4x4", f"selector.{machines.TOPOLOGY}=2x2"), "is set by topology="),
+        (("topology=v6e:4x4", "volume.shm=a:/b"), "volume=shm is not a name"),
+        (("topology=v6e:4x4", "volume.a=b"), "is not a volume"),
+        (("topology=v6e:4x4", "store=s3://bucket/a"), "Give secret=NAME"),
+        (("topology=v6e:4x4", "store=az://bucket/a", "env.AWS_REGION=a"), "env.AZURE_STORAGE_ACCOUNT_NAME=…"),
         (("topology=v6e:4x4", "restarts=-1"), "whole number"),
         (("topology=v6e:4x4", "launcher=hosts"), "Leave it out"),
         (("topology=v6e:4x4", "limits.sweep.max_hours=1"), "Leave it out"),
@@ -197,26 +303,36 @@ MOST = OPTIONS.restarts
 @pytest.mark.parametrize(
     ("attempts", "after"),
     [
-        ([(75, 75)] * 50, State(50, 0)),
-        ([(76, DISRUPTED)] * 50, State(50, 0)),  # the peers end before the preempted pod is seen
-        ([(DISRUPTED, 76)] * 50, State(50, 0)),
-        ([(77,)] * 3, State(3, 3)),
-        ([(77,)] * 4, State(3, 3, "Failed")),
-        ([(137, 76)] * 4, State(3, 3, "Failed")),  # out of memory: killed, and its peers end later
-        ([(2,)] * 4, State(3, 3, "Failed")),  # a user's mistake
-        ([(1,)] * 4, State(3, 3, "Failed")),
-        ([(75, 75), (75, 75), (0, 0)], State(2, 0, "Completed")),  # Kueue suspends twice: SIGTERM to all pods
-        ([(143, 77), (0, 0)], State(1, 1, "Completed")),  # Kueue suspends before the first step
-        ([(75,), (DEADLINE,)], State(1, 0, "Failed")),
+        ([(75, 75)] * 50, {State(50, 0)}),
+        ([(76, DISRUPTED)] * 50, {State(50, 0)}),
+        ([(77,)] * 3, {State(3, 3)}),
+        ([(77,)] * 4, {State(3, 3, "Failed")}),
+        ([(137, 77)] * 4, {State(3, 3, "Failed")}),  # out of memory before anything is saved
+        ([(137, 76)], {State(1, 0), State(1, 1)}),  # out of memory later: the order of events decides
+        ([(2,)] * 4, {State(3, 3, "Failed")}),  # a user's mistake
+        ([(1,)] * 4, {State(3, 3, "Failed")}),
+        ([(75, 75), (75, 75), (0, 0)], {State(2, 0, "Completed")}),  # Kueue suspends twice: SIGTERM to all pods
+        ([(143, 77), (0, 0)], {State(1, 1, "Completed")}),  # Kueue suspends before the first step
+        ([(75,), (DEADLINE,)], {State(1, 0, "Failed")}),
     ],
 )
-def test_restarts(attempts: list[tuple[int | str, ...]], after: State) -> None:
+def test_restarts(attempts: list[tuple[int | str, ...]], after: set[State]) -> None:
     assert run(JOBSET, *attempts) == after
+
+
+@pytest.mark.parametrize("crash", [1, 2, 137, 139, 143])
+def test_hosts_that_always_crash_end_their_jobset(crash: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = mmap.mmap(-1, hosts._MARKS)
+    monkeypatch.setattr(hosts, "_marks", marks)
+    hosts._note(RunProgress(steps=9))  # a step that was not saved
+    assert run(JOBSET, *[(crash, hosts._peer_lost(marks))] * (MOST + 1)) == {State(MOST, MOST, "Failed")}
+    hosts._note(RunProgress(steps=9, saved=True))
+    assert State(50, 0) in run(JOBSET, *[(crash, hosts._peer_lost(marks))] * 50)  # each attempt adds saved steps
 
 
 def test_free_restarts_are_those_of_the_table_of_exit_codes() -> None:
     codes = {int(code) for name, code in vars(exit_codes).items() if name.isupper()} - {exit_codes.DONE}
-    free = {code for code in codes if run(JOBSET, [code]).counted == 0}
+    free = {code for code in codes if run(JOBSET, [code]) == {State(1, 0)}}
     assert free == set(exit_codes.free_restarts) == {exit_codes.PREEMPTED, exit_codes.PEER_LOST}
     assert exit_codes.NO_PROGRESS in codes - free
 
@@ -233,6 +349,17 @@ def test_the_image_is_built_from_files_that_exist_and_runs_the_console_script() 
     locks = set(re.findall(r"requirements[-\w${}]*\.lock", text))
     assert "requirements.lock" in locks and all((ROOT / each.replace("${EXTRA}", "tpu")).exists() for each in locks)
     assert {f"requirements-{extra}.lock" for extra in ("tpu", "cuda")} <= copied
+    (installed,) = (line for line in lines if line[:3] == ["RUN", "pip", "install"] and "--requirement" in line)
+    assert [installed[i + 1] for i, word in enumerate(installed) if word == "--requirement"] == [
+        "requirements-${EXTRA}.lock"
+    ]
+    extras = project["project"]["optional-dependencies"]
+    needed = {re.split("[>;=]", each)[0] for name in ("buckets", "data") for each in extras[name]}
+    assert needed <= set(installed)
+    tools = {re.split(r"[>;=\[]", each)[0] for each in (*extras["dev"], *extras["docs"])} - needed
+    for extra in ("tpu", "cuda"):
+        locked = (ROOT / f"requirements-{extra}.lock").read_text()
+        assert not tools & {line.partition("==")[0] for line in locked.splitlines()}
     (entry,) = (json.loads(" ".join(line[1:])) for line in lines if line[0] == "ENTRYPOINT")
     assert (
         entry
@@ -245,7 +372,11 @@ def test_the_image_is_built_from_files_that_exist_and_runs_the_console_script() 
     assert user.isdecimal() and int(user) > 0
 
 
-RECIPES = json.loads((Path(__file__).parent / "jobset" / "tpu_recipes.json").read_text())
+PUBLIC = {
+    name: each
+    for file in ("tpu_recipes", "gpu_recipes", "xpk")
+    for name, each in json.loads((Path(__file__).parent / "jobset" / f"{file}.json").read_text()).items()
+}
 
 
 def fields(part: Any, path: str = "") -> dict[str, list[Any]]:
@@ -274,19 +405,51 @@ def renamed(manifest: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-@pytest.mark.parametrize("path", RECIPES)
-def test_every_difference_from_public_manifests_is_explained(path: str) -> None:
+def same_machines(name: str) -> Machines:
+    """The machines of a public manifest."""
+    if topology := re.search(r"tpu7x-(\w+)", name):
+        return machines.tpus(f"tpu7x:{topology[1]}")
+    known = {
+        "/a3ultra/": machines.gpus("nvidia-h200-141gb", 8, 8),
+        "/a3mega/": machines.gpus("nvidia-h100-mega-80gb", 8, 16),
+        "/a4/": machines.gpus("nvidia-b200", 8, 32),
+        "=v6e-16 ": machines.tpus("v6e:4x4"),
+        "=l4-1 ": machines.gpus("nvidia-l4", 1),
+        "=h100-mega-80gb-8 ": machines.gpus("nvidia-h100-mega-80gb", 8, 2),
+        "=h200-141gb-8 ": machines.gpus("nvidia-h200-141gb", 8, 8),
+        "=b200-8 ": machines.gpus("nvidia-b200", 8, 2),
+        "=gb200-4 ": machines.gpus("nvidia-gb200", 4, 2),
+    }
+    (on,) = (on for part, on in known.items() if part in name)
+    return on
+
+
+def differences(name: str) -> set[str]:
+    """The fields in which a public manifest differs from ours for the same machines."""
+    ours, theirs = renamed(made(same_machines(name), Options("r/x", queue="q"))), renamed(PUBLIC[name])
+    return {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
+
+
+@pytest.mark.parametrize("kind", ["TPU", "GPU"])
+def test_differences_from_public_manifests_are_explained(kind: str) -> None:
     page = (ROOT / "docs" / "launch" / "kubernetes.md").read_text()
-    table = page.partition("## Compared with public manifests")[2].partition("\n## ")[0]
+    table = page.partition(f"### {kind} manifests")[2].partition("\n#")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
     explained = re.findall(r"`([\w.]+)`", "".join(rows))
-    topology = re.search(r"tpu7x-(\w+)", path)
-    assert topology
-    options = jobsets.Options("r/x", queue="q")
-    ours = renamed(made(machines.tpus(f"tpu7x:{topology[1]}"), options))
-    theirs = renamed(RECIPES[path])
-    different = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
-    assert {"metadata.name", "pod.containers.command"} <= different
-    assert not {key for key in different if not any(key == each or key.startswith(f"{each}.") for each in explained)}
-    equal = {"job.completions", "job.parallelism", "job.backoffLimit", "pod.restartPolicy"}
-    assert equal <= ours.keys() & theirs.keys() - different
+    names = [name for name in PUBLIC if (same_machines(name).topology is not None) == (kind == "TPU")]
+    found = {name: differences(name) for name in names}
+    for name, different in found.items():
+        assert {"metadata.name", "pod.containers.command"} <= different
+        left = {key for key in different if not any(f"{key}.".startswith(f"{each}.") for each in explained)}
+        assert not left, name
+        equal = {"job.completions", "job.parallelism", "job.backoffLimit", "pod.restartPolicy"}
+        assert equal <= renamed(PUBLIC[name]).keys() - different
+    every = set().union(*found.values())
+    assert not [each for each in explained if not any(f"{key}.".startswith(f"{each}.") for key in every)]
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if "device-type" in name and "l4" not in name])
+def test_gpu_pods_search_the_same_folder_as_those_of_xpk(name: str) -> None:
+    theirs, ours = container_of(PUBLIC[name])["env"], container_of(made(same_machines(name)))["env"]
+    folder = {"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}
+    assert folder in theirs and folder in ours

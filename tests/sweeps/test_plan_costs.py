@@ -11,15 +11,19 @@ import pyarrow as pa
 import pytest
 
 from harness.compiled import topologies
-from harness.costs import microbenchmarks, questions as asked
+from harness.costs import layout_costs, microbenchmarks, network_costs, questions as asked
 from harness.costs.questions import Question
+from harness.run import Settings
+from harness.step.batch_partition import of_settings
 from results import exit_codes, printing
 from results.bad_input import BadInput
 from results.costs import predictions
-from results.costs.counts import Work
+from results.costs.counts import Counts, Exchange, Work
+from results.costs.hardware import described
 from results.storage.commits import Commit
 from sweeps import __main__ as sweep, overrides, plan, planning
 from sweeps.costs import calibration, estimates
+from sweeps.costs.absent_devices import AbsentDevices, shards_of
 from workloads.layouts.shapes import SHAPES
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +56,7 @@ def answering(
     """Has the process answer so: with counts of a device's share of a small program, and with a verdict."""
 
     def counts(question: Question) -> dict[str, Any]:
-        devices = question.plan.get("cores") or question.settings.shards or 1
+        devices = question.plan.get("cores") or of_settings(question.settings).devices
         share = [each / devices for each in (WORK | changes).values() if each != changes.get("held")]
         held = changes.get("held", 1e6)
         told = {"step": share[:6], "evaluation": share[:6], "parameters": 9, "equations": 200, "precision": "float32"}
@@ -77,7 +81,7 @@ def test_a_plan_predicts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert 0 < low < middle < high
         assert one["expected_steps"] == 200 and one["expected_from"] == "budget"
         assert one["predicted_device_hours"] > 4 * 200 * middle / 3600
-        assert one["fits"] is None and one["memory_says"] == "about"
+        assert one["fits"] is None and one["memory_source"] == "about"
 
 
 def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,12 +135,13 @@ def test_runs_over_several_devices_say_how_long_each_takes(monkeypatch: pytest.M
     (alone,) = calibration.measured([one])
     read = calibration.read_table
 
-    def changed(**columns: int) -> None:
+    def changed(**columns: int | str) -> None:
         def table(commit: Commit, name: str) -> pa.Table:
             found = read(commit, name)
             for column, value in columns.items() if name == "studies" else ():
+                values = pa.array([value] * len(found))
                 at = found.schema.get_field_index(column)
-                found = found.set_column(at, column, pa.array([value] * len(found), pa.int32()))
+                found = found.append_column(column, values) if at < 0 else found.set_column(at, column, values)
             return found
 
         monkeypatch.setattr(calibration, "read_table", table)
@@ -147,6 +152,10 @@ def test_runs_over_several_devices_say_how_long_each_takes(monkeypatch: pytest.M
     changed(device_count=8, shards=8)
     (together,) = calibration.measured([one])
     assert together.seconds == pytest.approx(alone.seconds)
+    changed(device_count=8, shards=2, mesh="data:2;model:4", layout="mlp:model")
+    (divided,) = calibration.measured([one])
+    assert divided.seconds == pytest.approx(alone.seconds)
+    assert divided.flops == pytest.approx(alone.flops / 8)
 
 
 def test_runs_on_other_numbers_of_devices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +286,7 @@ def test_what_did_not_end_is_not_known(
     printed = capsys.readouterr().out
     assert printed.count("not known") == 2 and "the compiler did not end within 1 s" in printed
     assert plan.main([*words, "--json"]) == 0
-    assert {one["topology_says"] for one in json.loads(capsys.readouterr().out)} == {"not known"}
+    assert {one["topology_verdict"] for one in json.loads(capsys.readouterr().out)} == {"not known"}
 
 
 def test_a_probe_comes_before_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,6 +358,8 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
     ("words", "says"),
     [
         (["topology="], "topology= is empty"),
+        (["optimizer=glob(x*)", "-m"], "optimizer=glob(x*): this does not match a name of optimizer"),
+        (["batch_size=interval(1,4)", "-m"], "batch_size=interval(1,4): an interval has no list of values"),
         (["timeout=soon"], "timeout=soon is not a number of seconds above 0"),
         (["--calibration", "batch_size=4"], "takes only store=DIR, not batch_size=4"),
         (["--calibration"], "has no runs with usable times"),
@@ -358,7 +369,7 @@ def test_a_cost_that_is_not_known_is_said_before_a_sweep_goes_on(
         (["topology=v9:2x2"], "unknown TPU version 'v9'"),
         (["topology=h100:8"], "For a GPU, use device=NAME devices=N, such as device=h100 devices=8"),
         (["topology=v5e:2x2", "topology=v5e:4x4"], "topology is given twice"),
-        (["+experiment=zzzz"], "The nearest are"),
+        (["+experiment=zzzz"], "unknown preset 'zzzz'; the nearest are "),
         (["device=h1000"], "unknown device 'h1000'; did you mean 'h100'? choices: "),
         (["device=h100", "devices=0"], "devices=0 is not a number of devices"),
         (["device=h100", "devices=8", "shards=3"], "8 devices cannot be divided into groups of shards=3"),
@@ -412,6 +423,7 @@ def test_a_batch_that_no_number_of_absent_devices_holds_is_divided_over_all_of_t
     monkeypatch.setattr(estimates.questions, "counts_of", lambda answer: counted(answer)._replace(held_bytes=1e12))
     (one,) = rows(capsys, "batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8")
     assert (one["shards"], one["lanes"]) == (8, 1)
+    assert (one["fits"], one["microbatches"]) == (True, 64)  # 1e12 bytes on 16e9
 
 
 def test_links_of_absent_devices_can_be_changed(
@@ -420,8 +432,11 @@ def test_links_of_absent_devices_can_be_changed(
     """The sum of 1e9 float32 gradients over 16 GPUs, in nodes of 8 and of 4: the smaller half of the bytes leaves."""
     answering(monkeypatch, none, flops=0, operations=0)
     counted = estimates.questions.counts_of
+    summed = Exchange("all-reduce", "data", 1, 4e9, 2 * 15 / 16 * 4e9)
     monkeypatch.setattr(
-        estimates.questions, "counts_of", lambda answer: counted(answer)._replace(parameters=10**9, sums=True)
+        estimates.questions,
+        "counts_of",
+        lambda answer: counted(answer)._replace(exchanges=(summed,), mesh=(("data", 16),)),
     )
     words = ["batch_size=64", "trials=1", "lanes=1", "shards=16", "devices=16", f"store={tmp_path}"]
     found = {}
@@ -448,6 +463,35 @@ def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
     )
     (one,) = rows(capsys, *words)
     assert (one["shards"], one["lanes"], one["device_memory_bytes"]) == (4, 2, 16e9)
+    assert (one["fits"], one["microbatches"]) == (True, 1)
+
+
+@pytest.mark.parametrize(("batch_size", "shards"), [(55296, 1728), (65536, 128)])
+def test_absent_devices_share_only_batches_that_divide(batch_size: int, shards: int) -> None:
+    """Of ResNet-50 on 3,456 chips, 32 examples are normalized together. Some batches cannot be split far enough."""
+    counts = Counts(Work(), Work(), 1, 1e14, 1, 1, "bfloat16", 1e9, group=32)
+    absent = AbsentDevices("v4p", 3456)
+    assert shards_of(absent, batch_size, counts._replace(held_bytes=1700 * 32e9)) == shards
+    assert shards_of(absent, batch_size, counts._replace(held_bytes=1e9)) is None
+    assert shards_of(absent, batch_size, counts._replace(devices=3456)) is None
+
+
+def test_a_failed_count_reports_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX ends its tracebacks with a remark about itself."""
+    failing = "import jax, numpy; jax.make_jaxpr(lambda x: x.reshape(3))(numpy.ones(4))"
+    monkeypatch.setattr(asked, "PROGRAM", failing)
+    study = study_of("batch_size=64")
+    with pytest.raises(asked.Unanswered, match="cannot reshape array of shape"):
+        asked._process([Question(study.plan(), 1, None, Settings())], None, lambda count: None)
+
+
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    """A share of ResNet-50's batch has whole groups of examples that are normalized together, or even parts."""
+    (study,) = planning.request(
+        overrides.command_line(["task=tiny/imagenet_resnet", "batch_size=64", "store=none"]), written=False
+    ).studies
+    with pytest.raises(BadInput, match=r"shards=3 would split the .* examples that are normalized together"):
+        network_costs.counts(study, None, Settings(shards=3))
 
 
 def test_a_topology_without_its_compiler_is_predicted_from_counts(
@@ -458,7 +502,7 @@ def test_a_topology_without_its_compiler_is_predicted_from_counts(
     words = ["batch_size=64", "trials=1", f"store={tmp_path}", "topology=v3:2x2"]
     (one,) = rows(capsys, *words)
     assert (one["device_kind"], one["devices"], one["device_is_attached"]) == ("v3", 8, False)
-    assert one["memory_says"] == "about" and one["predicted_device_hours"] > 0
+    assert one["memory_source"] == "about" and one["predicted_device_hours"] > 0
     assert plan.main(words) == 0
     assert "the TPU compiler is not installed" in capsys.readouterr().err
 
@@ -494,6 +538,47 @@ def test_a_layout_is_counted_like_other_studies(tmp_path: Path, capsys: pytest.C
     assert one["flops_per_step"] == shape.flops(16, 64) / 8
     assert (one["parameters"], one["devices"], one["shards"]) == (shape.parameters, 8, 8)
     assert 0 < one["predicted_seconds_per_step_low"] < one["predicted_seconds_per_step_high"]
+
+
+def study_of(*words: str) -> Any:
+    (study,) = planning.request(overrides.command_line([*words, "store=none"]), written=False).studies
+    return study
+
+
+def test_exchanges_of_a_layout_are_predicted_without_a_compiler() -> None:
+    """Layouts of equal work differ by their collectives. A mesh axis that splits nothing repeats the work."""
+    layout = ["task=layouts", "step.model=small", "step.batch_size=64", "step.precision=bfloat16"]
+    found = []
+    for mesh, name in (("data:8", "batch:data"), ("data:2;model:4", "megatron"), ("data:2;model:4", "batch:data")):
+        counts = layout_costs.counts(study_of(*layout, f"mesh={mesh}", f"layout={name}"), None, Settings())
+        counts = asked.counts_of(json.loads(json.dumps(counts._asdict())))
+        links, far = estimates._exchange(calibration.Device("v5e", "tpu"), counts, probed=False)
+        hardware = described("v5e")
+        assert hardware is not None and counts.exchanges and far == 0
+        by_hand = sum(each.wire_bytes / hardware.link_bandwidth for each in counts.exchanges)
+        assert links > by_hand / hardware.axes
+        found.append((counts.step.flops, links, counts.held_bytes))
+    one, megatron, repeated = found
+    assert one[0] == megatron[0] == repeated[0] / 4 == SHAPES["small"].flops(64, 64) / 8
+    assert len({links for _, links, _ in found}) == 3
+    assert repeated[2] > one[2]
+
+
+def test_a_mesh_of_a_batch_study_is_counted() -> None:
+    study = study_of("task=digits_fc", "batch_size=64", "trials=2")
+    whole = network_costs.counts(study, None, Settings())
+    settings = {"mesh=data:4": 4, "mesh=model:4 layout=mlp:model": 4, "mesh=data:2;model:4 layout=mlp:model": 8}
+    for text, devices in (settings | {"shards=2": 2}).items():
+        given = dict(pair.split("=") for pair in text.split())
+        own = Settings(**{name: int(value) if name == "shards" else value for name, value in given.items()})
+        counts = network_costs.counts(study, None, own)
+        assert (counts.devices, counts.step.flops, counts.parameters) == (
+            devices,
+            whole.step.flops / devices,
+            whole.parameters,
+        )
+        assert counts.step.operations >= whole.step.operations  # on smaller arrays
+        assert (counts.exchanges is None) == ("model" in text)  # the collectives of a layout are not known
 
 
 def test_rows_differ_in_a_narrow_terminal(

@@ -195,16 +195,32 @@ def test_a_wrong_protocol_is_one_line(given: str, tmp_path: Path) -> None:
         planning.request(overrides.command_line([f"protocol={given}", f"store={tmp_path}"]))
 
 
-def test_a_time_budget_keeps_the_budget_of_the_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    archive = archived(tmp_path, "lm1b/lstm/nesterov_momentum/4096")
-    words = ["+experiment=shallue2018/lm1b/lstm/nesterov_momentum", "batch_size=4096"]
-    (study,) = plans(words, archive, tmp_path / "s")
-    said = "has a time budget in the archive, so the budget in steps of the task is used\n"
-    assert capsys.readouterr().err == f"lm1b/lstm/nesterov_momentum/4096 {said}"
-    (ours,) = planning.request(overrides.command_line([*words, f"store={tmp_path / 's'}"])).studies
-    assert study.budget_steps == ours.budget_steps == 400_000
-    _, steps = of_archive(archive, "lm1b/lstm/nesterov_momentum/4096")
-    assert study.evaluations.tolist()[: len(steps)] == steps and study.evaluations[-1] == study.budget_steps
+@pytest.mark.parametrize("workload", ["lm1b/lstm/nesterov_momentum/4096", f"{README}/256"])
+def test_a_time_budget_is_the_last_step_of_complete_trials(
+    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its learning rate ends its decay within the budget. Early stopping, which is ignored, is named."""
+    archive = archived(tmp_path, workload)
+    path = archive.parent / "in" / "batch_science" / workload / "study.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"train_steps": 0, "early_stopping": True}))
+    archive = tmp_path / "timed"
+    assert shallue2018.run(tmp_path / "in", archive, any_checksum=True, report=lambda line: None) == 0
+    preset, _, size = workload.rpartition("/")
+    capsys.readouterr()
+    (study,) = plans([f"+experiment=shallue2018/{preset}", f"batch_size={size}"], archive, tmp_path / "s")
+    assert capsys.readouterr().err == (
+        f"{workload} has a time budget in the archive, so the last step of its COMPLETE trials is the budget\n"
+        f"{workload} has early_stopping in the archive, which is ignored: trials run to the end of their budget\n"
+    )
+    _, steps = of_archive(archive, workload)
+    trials = [json.loads(file.read_text()) for file in path.parent.glob("*/metadata.json")]
+    complete = [path.parent / str(trial["trial_id"]) for trial in trials if trial["status"] == "COMPLETE"]
+    last = max(int((folder / "measurements.csv").read_text().split()[-1].split(",")[0]) for folder in complete)
+    assert study.evaluations.tolist()[: len(steps)] == steps and study.budget_steps == last
+    if "decay_fraction" in study.space:
+        longest = content["parameter_configs"]["learning_rate_decay_steps"]["max_value"]
+        assert study.space["decay_fraction"].high == longest / last <= 1
 
 
 def test_evaluations_lead_to_the_budget() -> None:

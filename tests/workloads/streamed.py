@@ -94,8 +94,7 @@ def write(name: str, within: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     elif name == "imagenet_half_images":
         sizes["train_examples"] = 28
     if not is_text and of.held_out:
-        held_out = {"held_out": HELD_OUT, "test_examples": VALIDATION // of.every}
-        sizes |= held_out | {"validation_examples": HELD_OUT if of.every == 1 else 3}
+        sizes |= {"held_out": HELD_OUT, "test_examples": HELD_OUT if of.every == 1 else 3}
         if name.endswith("half_images"):
             sizes["train_examples"] = 20
         else:

@@ -102,8 +102,8 @@ def test_images_and_labels_are_those_that_tfds_reads(
 
 
 @pytest.mark.parametrize("part", ["", "_half_images", "_half_classes"])
-def test_the_last_training_images_are_held_out(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The official validation images are for tests, and no image is in two splits."""
+def test_the_last_training_images_are_for_tests(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The official validation images validate, and no image is in two splits."""
     import tensorflow_datasets as tfds
 
     name = f"shallue2018_imagenet{part}"
@@ -119,8 +119,8 @@ def test_the_last_training_images_are_held_out(part: str, tmp_path: Path, monkey
     splits = registry.DATASETS[name].load()
     assert registry.DATASETS[name].splits == ("validation", "test")
     for found, (split, first, last), count in (
-        (splits.validation, ("train", cut, streamed.TRAIN), of.validation_examples),
-        (splits.test, ("validation", 0, streamed.VALIDATION), of.test_examples),
+        (splits.validation, ("validation", 0, streamed.VALIDATION), of.validation_examples),
+        (splits.test, ("train", cut, streamed.TRAIN), of.test_examples),
     ):
         expected = stored(split, first, last)[:count]
         assert found is not None and len(found.labels) == len(expected) == count
@@ -132,13 +132,39 @@ def test_the_last_training_images_are_held_out(part: str, tmp_path: Path, monkey
     assert mine == [image for image, _ in stored("train", 0, cut)][: of.train_examples]
     assert len(mine) == of.train_examples
     (version,) = {registry.DATASETS[name].version()}
-    assert f"train[:{of.train_examples}] validation:train[-{streamed.HELD_OUT}:]" in version
+    assert f"train[:{of.train_examples}] test:train[-{streamed.HELD_OUT}:]" in version
+
+
+# Errors of ImageNet, ResNet-50, Nesterov momentum, batch size 256, trial 2, as the README of batch_science/ in
+# google-research/google-research prints them.
+PRINTED_ERRORS = {
+    "train": (0.999223, 0.993921, 0.956254, 0.904496, 0.867726, 0.120157, 0.119539, 0.119519),
+    "val": (0.99904, 0.99416, 0.95976, 0.90812, 0.87614, 0.24424, 0.24404, 0.24406),
+    "test": (0.999301, 0.993566, 0.957578, 0.902428, 0.86672, 0.213348, 0.213688, 0.213268),
+}
+
+
+def test_imagenet_splits_fit_errors_that_the_paper_prints() -> None:
+    """An error is a number of wrong images over the number of images, printed to six digits."""
+    candidates = np.arange(10_000, 100_000)
+    sizes = {}
+    for split, errors in PRINTED_ERRORS.items():
+        rounded = [np.round(np.rint(error * candidates) / candidates, 6) for error in errors]
+        possible = np.all([np.isclose(near, error, 0, 1e-9) for near, error in zip(rounded, errors, strict=True)], 0)
+        (sizes[split],) = candidates[possible].tolist()
+    assert sizes == {"train": 50_176, "val": 50_000, "test": 50_045}
+    for name, classes in (("", 1000), ("_half_images", 1000), ("_half_classes", 500)):
+        of = streamed_images.SOURCES[f"shallue2018_imagenet{name}"]
+        assert of.parts["validation"] == ("validation", (0, sizes["val"]), sizes["val"] * classes // 1000)
+        assert of.parts["train"][:2] == ("train", (0, 1_281_167 - sizes["test"]))
+        assert of.parts["test"][:2] == ("train", (1_281_167 - sizes["test"], 1_281_167))
+    assert streamed_images.SOURCES["shallue2018_imagenet"].parts["test"][2] == sizes["test"]
 
 
 def test_imagenet_and_lm1b_have_the_splits_of_shallue_2018() -> None:
     row = registry.DATASETS["shallue2018_imagenet"]
     assert row.shapes is not None
-    assert [one.labels.shape[0] for one in row.shapes() if one] == [1_231_122, 50_045, 50_000]
+    assert [one.labels.shape[0] for one in row.shapes() if one] == [1_231_122, 50_000, 50_045]
     assert row.options == {"label_smoothing": "other classes"}
     row = registry.DATASETS["shallue2018_lm1b"]
     assert row.shapes is not None

@@ -95,12 +95,16 @@ def test_the_objective_is_what_it_says_and_never_rises() -> None:
     assert values[-1] < 0.7 * values[0]
 
 
-def test_folded_in_recall_is_that_of_brute_force() -> None:
+@pytest.mark.parametrize("fold_in_ridge", [None, "constant"])
+def test_folded_in_recall_is_that_of_brute_force(fold_in_ridge: str | None) -> None:
     data = ratings()
-    own = training(data, solver="rotated_cg")
+    own = training(data, solver="rotated_cg", fold_in_ridge=fold_in_ridge)
     tables = own.column_half(own.row_half(own.start(0), WEIGHTS), WEIGHTS)
     columns = own.in_order(tables)[1]
-    rows = solved(dense(data.history), columns, ALPHA, PENALTY, True)
+    rows = solved(dense(data.history), columns, ALPHA, PENALTY, fold_in_ridge is None)
+    folded = np.asarray(own._fold_in(own._zeros(), tables.columns, own.evaluated.work, WEIGHTS))
+    evaluated_rows = np.sort(np.concatenate(list(halves(data.history, data.heldout).values())))
+    np.testing.assert_allclose(folded[own.evaluated.places.slot], rows[evaluated_rows], atol=2e-4)
     scores = np.where(dense(data.history) > 0, -np.inf, rows @ columns.T.astype(np.float64))
     ranked = np.argsort(-scores, axis=1, kind="stable")
     evaluated = own.evaluate(tables, WEIGHTS)

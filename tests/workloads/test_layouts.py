@@ -190,7 +190,10 @@ def test_shapes_have_the_parameters_that_are_published() -> None:
     assert SHAPES["llama_7b"].parameters == 6_738_415_616  # as its checkpoint has
     xxl = SHAPES["mesh_tf_bert_xxl"]
     assert xxl.parameters - xxl.vocab * xxl.embed - 49 * xxl.embed == 24 * (4 * 4096**2 + 2 * 4096 * 16384)
-    assert round((xxl.parameters - xxl.vocab * xxl.embed) / 1e9, 1) == 4.8
+    assert xxl.parameters == 4_957_343_744
+    large = SHAPES["mesh_tf_lm"]
+    blocks = 6 * (4 * 1024 * 256 * 256 + 2 * 1024 * 262_144)  # projections and hidden layers
+    assert large.parameters == blocks + 2 * 32_000 * 1024 + 13 * 1024 == 4_897_387_520  # untied, 13 norms
 
 
 @pytest.mark.parametrize(
@@ -228,6 +231,7 @@ class TestTransformer:
         """Layouts are checked without the model, by the axes that the shape lists."""
         step, _, _ = self.start(shape)
         found, listed = shardings.tensors(step.workload, 4), shapes.tensors(shape, 4, 12)
+        assert shardings.tensors(step.workload, 4) == found  # JAX does not trace a function twice
         assert dict(found.sizes) == {name: listed.sizes[name] for name in found.sizes}
         assert set(listed.sizes) - set(found.sizes) == set()
         own = [tuple(axes) for name, axes in listed.tensors.items() if name in shapes.parameters(shape)]

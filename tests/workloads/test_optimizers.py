@@ -160,3 +160,27 @@ def test_layers_compiled_as_one_have_their_own_rates(make: Callable[..., Any]) -
         states = state, their_state
         expected = as_one([theirs[str(i)] for i in range(4)])
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), ours, expected)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [name if name == "lamb" else pytest.param(name, marks=pytest.mark.slow) for name in registry.OPTIMIZERS],
+)
+def test_an_update_depends_on_parameters_not_on_their_container(optimizer: str) -> None:
+    """Own models may keep parameters in dicts, lists and tuples, or have only one array."""
+    row = registry.OPTIMIZERS[optimizer]
+    metaparameters = row.defaults | dict.fromkeys(row.tuned, 0.5) | {"weight_decay": 0.1}
+    rule = row.update_rule(**{name: np.float32(value) for name, value in metaparameters.items()})
+    numbers = np.random.default_rng(0).normal(size=(4, 3, 4)).astype(np.float32)
+    first, second, *grads = map(jnp.asarray, numbers)
+
+    def updated(container: Callable[[Any, Any], Any]) -> list[Any]:
+        params, grad = container(first, second), container(*grads)
+        updates, _ = rule.update(grad, rule.init(params), params)
+        assert jax.tree.structure(updates) == jax.tree.structure(params)
+        return jax.tree.leaves(updates)
+
+    expected = updated(lambda a, b: {"a": a, "b": b})
+    for container in (lambda a, b: [a, b], lambda a, b: {"layers": ({0: a}, [b])}, lambda a, b: a):
+        updates = updated(container)
+        np.testing.assert_allclose(np.stack(updates), np.stack(expected)[: len(updates)], rtol=1e-5)

@@ -58,9 +58,8 @@ class StreamedImages(NamedTuple):
       classes: number of classes.
       every: a divisor. Only classes whose number is divisible by it are used, and they are renumbered.
       many: whether an image can have several labels.
-      held_out: number of records at the end of TFDS's ``train`` split that form the validation split. In that case,
-        TFDS's ``validation`` split is the test split. With 0, TFDS's ``validation`` split is used for validation, and
-        there is no test split.
+      held_out: number of records at the end of TFDS's ``train`` split that form the test split. With 0, there is no
+        test split. TFDS's ``validation`` split is always used for validation.
       test_examples: number of test records to use.
       side: width and height of an example, in pixels.
       content: function that returns a hash of the originals, if they come with Python or its packages.
@@ -82,33 +81,31 @@ class StreamedImages(NamedTuple):
     @property
     def parts(self) -> Mapping[str, tuple[str, tuple[int, int], int]]:
         """The split of TFDS, its range of records, and the number of examples to use, for each split."""
-        train = self.splits["train"]
-        official = "validation", (0, self.splits["validation"])
-        if not self.held_out:
-            parts = {"train": ("train", (0, train), self.train_examples)}
-            return parts | {"validation": (*official, self.validation_examples)}
-        cut = train - self.held_out
-        return {
+        total = self.splits["train"]
+        cut = total - self.held_out
+        parts = {
             "train": ("train", (0, cut), self.train_examples),
-            "validation": ("train", (cut, train), self.validation_examples),
-            "test": (*official, self.test_examples or 0),
+            "validation": ("validation", (0, self.splits["validation"]), self.validation_examples),
         }
+        if self.held_out:
+            parts["test"] = ("train", (cut, total), self.test_examples or 0)
+        return parts
 
 
 _IMAGENET = {"train": 1_281_167, "validation": 50_000}
 _OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
-HELD_OUT = 50_045  # training images of ImageNet that Shallue et al. (2018) validate on
+HELD_OUT = 50_045  # training images of ImageNet that Shallue et al. (2018) test on
 
 
-def _shallue2018(train: int, validation: int = HELD_OUT, classes: int = 1000, every: int = 1) -> StreamedImages:
+def _shallue2018(train: int, test: int = HELD_OUT, classes: int = 1000, every: int = 1) -> StreamedImages:
     """Returns ImageNet with the splits of Shallue et al. (2018)."""
-    row = StreamedImages("imagenet2012", "5.1.0", _IMAGENET, train, validation, classes, every)
-    return row._replace(held_out=HELD_OUT, test_examples=50_000 // every)
+    row = StreamedImages("imagenet2012", "5.1.0", _IMAGENET, train, 50_000 // every, classes, every)
+    return row._replace(held_out=HELD_OUT, test_examples=test)
 
 
-def _digits(train: int, validation: int, **more: Any) -> StreamedImages:
+def _digits(train: int, **more: Any) -> StreamedImages:
     """Returns scikit-learn's digits data set in the format of ImageNet or Open Images."""
-    row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, validation, 10, side=DIGITS_SIDE)
+    row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, 200, 10, side=DIGITS_SIDE)
     return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
 
 
@@ -121,9 +118,9 @@ SOURCES = {
     "shallue2018_imagenet_half_images": _shallue2018(615_561),
     "shallue2018_imagenet_half_classes": _shallue2018(605_000, 24_500, 500, every=2),
     "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
-    "shallue2018_digits": _digits(1_297, 300, held_out=300, test_examples=200),
-    "shallue2018_digits_half_images": _digits(648, 300, held_out=300, test_examples=200),
-    "streamed_digit_tags": _digits(1_597, 200, classes=len(in_memory.TAGS), many=True),
+    "shallue2018_digits": _digits(1_297, held_out=300, test_examples=300),
+    "shallue2018_digits_half_images": _digits(648, held_out=300, test_examples=300),
+    "streamed_digit_tags": _digits(1_597, classes=len(in_memory.TAGS), many=True),
 }
 SPLITS = ("train", "validation")
 
@@ -154,7 +151,7 @@ def version(name: str) -> str:
     """Returns TFDS's version of the data, the subset in use, and a hash of some decoded pixels."""
     of = SOURCES[name]
     classes = "" if of.every == 1 else f" classes[::{of.every}]"
-    held_out = f" validation:train[-{of.held_out}:][:{of.validation_examples}]" if of.held_out else ""
+    held_out = f" test:train[-{of.held_out}:][:{of.test_examples}]" if of.held_out else ""
     content = f" {of.content()}" if of.content else ""
     images = f"{of.side}×{of.side} train[:{of.train_examples}]{held_out}{classes}"
     return f"tfds:{of.version}{content} {images} pixels:{_pixels()}"

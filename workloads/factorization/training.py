@@ -115,7 +115,8 @@ class Training:
             mesh, places=sides[0], sizes=(row_count, column_count), frequency_ridge=als.ridge == "frequency"
         )
         self.evaluated = self._side(self._history, sides[2], sides[1])
-        exact = dataclasses.replace(als, solver="cholesky", solver_dtype="float32", kernel="xla")
+        ridge = als.fold_in_ridge or als.ridge
+        exact = dataclasses.replace(als, solver="cholesky", solver_dtype="float32", kernel="xla", ridge=ridge)
         self._fold_in = half_epoch.half_epoch(mesh, places=sides[2], other_rows=column_count, als=exact, fold_in=True)
         self._rank = recall.program(mesh, min(BEST, column_count))
         self._draw = _start(mesh, als.dim, als.table_dtype)

@@ -111,6 +111,9 @@ SHAPES = {
     # vocabulary up to a multiple of 128.
     "mesh_tf_bert": Shape(layers=12, embed=768, heads=12, kv=64, mlp=3072, vocab=30592, tied=True),
     "mesh_tf_bert_xxl": Shape(layers=24, embed=4096, heads=64, kv=64, mlp=16384, vocab=30592, tied=True),
+    # The language model of 4.9 billion parameters of Shazeer et al. 2018, arXiv 1811.02084. The sizes are from memory.
+    # They give 4,897,387,520 parameters, and halving heads and mlp gives the paper's next smaller model.
+    "mesh_tf_lm": Shape(layers=6, embed=1024, heads=256, kv=256, mlp=262144, vocab=32000),
     # Touvron et al. 2023, arXiv 2302.13971, table 2.
     "llama_7b": Shape(layers=32, embed=4096, heads=32, kv=128, mlp=11008, vocab=32000, gated=True),
 }

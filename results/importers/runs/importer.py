@@ -54,7 +54,7 @@ def run(
     if not path.exists():
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
     root = path.resolve()
-    warnings = ImportWarnings()
+    warnings = ImportWarnings(by_reason=True)
     found = read(root, run_map, warnings, raw=raw)
     if not found:
         report(f"error: no file in {path} can be imported with files: {run_map.files}")
@@ -64,7 +64,7 @@ def run(
         stores.check_destination(store)
     stored = _stored(store)
     assigned = [assign(stored, *each) for each in runs.studies(found, run_map, raw=raw)]
-    for line in _metrics_in_words(run_map):
+    for line in (*runs.rising(found), *_metrics_in_words(run_map)):
         report(line)
     if dry_run:
         rows = [row for each in assigned for row in _rows(each)]

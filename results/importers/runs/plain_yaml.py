@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -18,8 +18,6 @@ class PlainLoader(yaml.SafeLoader):
 
     Numbers are those of YAML 1.2: there are no numbers to the base 60, and 1e-3 is a number.
     """
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -37,6 +35,7 @@ class PlainLoader(yaml.SafeLoader):
         return int(text) if is_integer else float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
 
 
+PlainLoader.yaml_implicit_resolvers = {}
 for _name, _pattern, _first in (
     ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
     ("null", r"~|null|Null|NULL|", "~nN\0"),

@@ -26,6 +26,7 @@ from results.aliases import Strings
 from results.bad_input import BadInput, check_choice, first_line, meaning, nearest
 from results.importers.recording import may_be_column
 from results.importers.runs import plain_yaml, text_lines
+from results.importers.runs.counter_names import kind
 from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
@@ -39,7 +40,6 @@ UNSTATED = "???"  # marks a value that a suggested map could not find
 STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step", CHART: "Step"}
 TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp", RAY: "time_total_s"}  # in seconds
 MILLISECONDS = " / 1000"  # after the column of the key seconds
-EPOCHS = ("epoch", "epochs", "current_epoch", "training_iteration")  # counters that are not training steps
 REFERENCES = ("path", "config", "column")
 _REFERENCE = re.compile(rf"({'|'.join(REFERENCES)}):(.+)")
 _COUNTER = re.compile(r"(?P<column>.+?)(?P<plus> \+ 1)?")
@@ -168,7 +168,7 @@ class RunMap(NamedTuple):
         """Returns whether a metric is logged by epoch, according to the name of its counter or, in Keras, its tag."""
         tags = [each.tag for each in self.metrics if each.name == metric]
         by_keras = self.format == TENSORBOARD and metric not in self.step and any(_KERAS.match(tag) for tag in tags)
-        return by_keras or self.counter(metric).column.rpartition("/")[2].lower() in EPOCHS
+        return by_keras or kind(self.counter(metric).column) == "epochs"
 
 
 _REQUIRED: Strings = ("format", "files", "dataset", "model", "optimizer", "batch_size", "metrics")
@@ -347,9 +347,12 @@ def _check_counters(run_map: RunMap) -> None:
     if run_map.examples_seen and "" in run_map.step:
         raise BadInput("step and examples_seen both state the step. Keep one of them, or state step by metric.")
     for name in names:
+        column = run_map.counter(name).column
+        if kind(column) in ("examples", "tokens", "seconds") and column != run_map.examples_seen:
+            raise BadInput(f"the step of {name} counts {kind(column)} ({column}): state examples_seen or another step")
         if run_map.in_epochs(name) and not run_map.factors(name):
             raise BadInput(
-                f"the step of {name} counts epochs ({run_map.counter(name).column}): state steps_per_epoch, such as "
+                f"the step of {name} counts epochs ({column}): state steps_per_epoch, such as "
                 f"{{{name}: 391}}, config:NAME, or 1 if it counts training steps"
             )
     if "" in run_map.steps_per_epoch and not any(run_map.in_epochs(name) for name in names):

@@ -21,6 +21,7 @@ from results.plans.search_space import SearchSpace
 from results.plans.study import SHARES, Target
 from results.plans.trial_request import TrialRequest
 
+RISE = 2.0  # ratio of steps at the largest and at the smallest batch size, above which they may be epochs
 DETAILS_RAW = "raw"  # key in details: metrics were not averaged
 
 
@@ -207,6 +208,36 @@ def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Re
         found.setdefault(study.name, (study, []))[1].append(run)
     ordered = sorted(found.values(), key=lambda each: (each[0].slug.rpartition("-")[0], each[0].batch_size))
     return [(study.with_request(TrialRequest(len(members))), members) for study, members in ordered]
+
+
+def rising(runs: Sequence[Run]) -> list[str]:
+    """Returns a line for each metric that takes more steps at larger batch sizes, as if its steps were epochs."""
+    groups: dict[tuple[str, ...], dict[int, list[Series]]] = {}
+    for run in runs:
+        for metric, rows in run.metrics.items():
+            group = groups.setdefault((run.dataset, run.model, run.optimizer, metric), {})
+            group.setdefault(run.batch_size, []).append(rows)
+    lines = []
+    for (*_, metric), sizes in groups.items():
+        lowest = {size: min(_lowest(rows) for rows in curves) for size, curves in sizes.items()}
+        value = max(lowest.values())
+        if len(sizes) < 3 or not math.isfinite(value):
+            continue
+        steps = {
+            size: min(int(rows.step[rows.value <= value][0]) for rows in curves if _lowest(rows) <= value)
+            for size, curves in sizes.items()
+        }
+        least, most = min(steps), max(steps)
+        if steps[most] > RISE * max(steps[least], 1):
+            lines.append(
+                f"{metric} {value:.4g} takes {steps[most]:,} steps at a batch size of {most:,}, but {steps[least]:,} "
+                f"at {least:,}. If these are epochs, state steps_per_epoch"
+            )
+    return lines
+
+
+def _lowest(rows: Series) -> float:
+    return float(rows.value[~np.isnan(rows.value)].min(initial=math.inf))
 
 
 def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:

@@ -15,7 +15,7 @@ from results import bounds
 from results.aliases import Fields, Json, Strings
 from results.bad_input import first_line
 from results.importers import untrusted
-from results.importers.runs import counters
+from results.importers.runs.counter_names import kind
 from results.importers.untrusted import Unusable, brief
 
 MOST_COLUMNS = 4096
@@ -87,10 +87,10 @@ def number(cell: Any, is_text: bool = False) -> float | None:
         return cell
     if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) < 2**63:
         return float(cell)
-    if not isinstance(cell, str) or (not is_text and cell.strip().lower() not in _WORDS):
+    if not isinstance(cell, str) or "_" in cell or (not is_text and cell.strip().lower() not in _WORDS):
         return None
     try:
-        return math.nan if "_" in cell else float(cell)
+        return float(cell)
     except ValueError:
         return None
 
@@ -99,8 +99,8 @@ def _take(column: Column, rows: np.ndarray) -> Column:
     return column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
 
 
 def of_rows(rows: Sequence[Fields], needed: Collection[str] | None, line: Sequence[int] | None = None) -> Table:
@@ -114,10 +114,10 @@ def of_rows(rows: Sequence[Fields], needed: Collection[str] | None, line: Sequen
     Raises:
       Unusable: there are more than ``MOST_COLUMNS`` columns.
     """
-    kinds = {name: counters.kind(name) for row in rows for name in row}
+    kinds = {name: kind(name) for row in rows for name in row}
     if len(kinds) > MOST_COLUMNS:
         raise Unusable(f"has {len(kinds):,} columns")
-    chosen = [name for name, kind in kinds.items() if needed is None or name in needed or kind]
+    chosen = [name for name, counter in kinds.items() if needed is None or name in needed or counter]
     filled = [
         any(not kinds[name] and isinstance(cell, int | float) and math.isfinite(cell) for name, cell in row.items())
         for row in rows
@@ -194,9 +194,9 @@ def _of_arrow(table: pa.Table, needed: Collection[str] | None, line: np.ndarray 
         raise Unusable(f"has column {brief(twice)} twice")
     columns, filled = {}, np.zeros(len(table), bool)
     for name, column in zip(names, table.columns, strict=True):
-        kind = counters.kind(name)
-        if needed is None or name in needed or kind:
+        counter = kind(name)
+        if needed is None or name in needed or counter:
             columns[name] = column.combine_chunks()
-        if not kind and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        if not counter and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             filled |= pc.is_finite(column).fill_null(False).to_numpy()
     return Table(tuple(names), columns, np.arange(1, len(table) + 1) if line is None else line, filled)

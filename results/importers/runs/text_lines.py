@@ -16,7 +16,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Returns the regular expression for a pattern of lines.
 
     Args:
-      pattern: text with ``{name}`` for a number or word. ``*`` matches any text, and a space any number of them.
+      pattern: text with ``{name}`` for a number or word. ``*`` matches any text, and a space one or more spaces.
 
     Raises:
       BadInput: the pattern has no names, or an invalid or repeated name.

@@ -46,10 +46,15 @@ def test_perfect_scaling_is_at_least_what_was_measured_and_no_more():
     assert fit.serial.best == fit.communication.best == fit.serial.low == 0
 
 
-def test_a_knee_before_the_fewest_cores_is_at_most():
-    fit = scaling.fit(CORES * 8, seconds((1.0, 2.0, 0.0), CORES * 8), 0.0)
-    assert fit.verdict == "at_most"
-    assert fit.critical_cores.high < 8
+@pytest.mark.parametrize("fewest", [1, 2, 8])
+def test_critical_cores_follow_from_their_definition(fewest):
+    """Twice as long as with perfect scaling from the fewest cores timed: found in a fine table of the law."""
+    law, cores = (0.05, 1.0, 0.002), CORES * fewest
+    fit = scaling.fit(cores, seconds(law, cores), 0.0)
+    table = np.linspace(fewest, 200, 200_001)
+    ratio = seconds(law, table) / (seconds(law, np.array(float(fewest))) * fewest / table)
+    assert fit.critical_cores.best == pytest.approx(table[np.argmax(ratio >= 2)], rel=1e-3)
+    assert fit.critical_cores.low >= fewest
 
 
 def test_faster_than_perfect_is_no_error():

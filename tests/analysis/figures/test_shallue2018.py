@@ -11,7 +11,8 @@ from analysis import workload_studies
 from analysis.figures import definitions, registry, shallue2018
 from analysis.fitting import curve_fits
 from analysis.plotting import steps
-from analysis.plotting.picture import Skipped
+from analysis.plotting.picture import Picture, Skipped
+from results import store
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.answers import Rule
@@ -29,6 +30,10 @@ def has_data(ax: Axes) -> bool:
     """Whether anything is drawn at a place of its own in the data."""
     drawn = [line for line in ax.get_lines() if line.get_transform() == ax.transData and line.get_marker() != "None"]
     return any(np.isfinite(np.asarray(line.get_xydata(), float)).any() for line in drawn)
+
+
+def below_title(picture: Picture) -> str:
+    return " ".join(text.get_text() for text in picture.figure.texts).replace("\n", " ")
 
 
 def test_the_table_of_figures_is_that_of_the_notebook() -> None:
@@ -210,7 +215,7 @@ def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies],
         (value,) = {one.value for one in lines}
         told = 1 - (value or 0) if "precision" in lines[0].metric else value
         assert ax.get_title(loc="right").endswith((f"< {told:g}", f"> {told:g}"))
-    assert ("Fashion MNIST: target 0.3 here" in picture.figure.texts[-1].get_text()) == (number == 8)
+    assert ("Fashion MNIST: target 0.3 here" in below_title(picture)) == (number == 8)
 
 
 @pytest.mark.parametrize("number", [5, 6])
@@ -229,4 +234,28 @@ def test_legends_say_what_is_goal_and_what_pays_up_to(
             assert entry.get_text().startswith(f"{data}, {goal} {value}: ")
         assert [line for line in ax.get_lines() if line.get_label() == "perfect scaling"]
     labels = [text.get_text() for legend in picture.figure.legends for text in legend.get_texts()]
-    assert [label for label in labels if "with fit" in label] == ["measured, with fit"]
+    assert [label for label in labels if "with fit" in label] == ["imported, with fit"]
+    assert "Imported data: not the published archive, but sha256 " in below_title(picture)
+
+
+@pytest.mark.parametrize(("number", "title"), [(1, "Simple CNN on MNIST"), (6, "Simple CNN on MNIST subsets")])
+def test_steps_are_drawn_at_the_first_evaluation(
+    paper: Any, held: list[workload_studies.WorkloadStudies], number: int, title: str
+) -> None:
+    """The notebook takes the first evaluated step, and divides it by that of the reference batch size."""
+    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    assert not isinstance(picture, Skipped)
+    (ax,) = [ax for ax in picture.figure.axes if ax.get_title(loc="left") == title]
+    (members,) = [own for own in definitions.figures()[number].values() if own[0].title == title]
+    member = members[-1]
+    released = {}
+    for commit in next(one.commits for one in held if (one.dataset, one.model, one.optimizer) == member.workload):
+        tables = store.read(paper.folder, commit.name)
+        complete = tables.trials.loc[tables.trials["status"] == "COMPLETE", "trial"].sort_values()[: member.first]
+        rows = tables.measurements[tables.measurements["trial"].isin(complete)]
+        if (rows[member.metric] < member.value).any():
+            released[commit.study.batch_size] = int(rows.loc[rows[member.metric] < member.value, "step"].min())
+    unit = released[member.relative_to] if member.relative_to else 1
+    markers = ax.containers[-1].lines[0]
+    drawn = dict(zip(markers.get_xdata(), markers.get_ydata(), strict=True))
+    assert len(drawn) >= 3 and drawn == pytest.approx({size: steps / unit for size, steps in released.items()})

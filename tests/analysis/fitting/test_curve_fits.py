@@ -41,8 +41,8 @@ def test_a_curve_has_a_row_for_each_answer(folder: Path, cli: Cli) -> None:
     again(folder, optimizer="momentum")
     _, out, _ = cli("fit", "--store", folder, "--csv")
     table = pd.read_csv(io.StringIO(out))
-    assert list(table.columns[:7]) == [
-        *("dataset", "model", "optimizer", "target_metric", "target_value", "estimate", "trials_per_point")
+    assert list(table.columns[:8]) == [
+        *("dataset", "model", "optimizer", "target_metric", "target_value", "unit", "estimate", "trials_per_point")
     ]
     assert list(zip(table["optimizer"], table["estimate"], strict=True)) == [
         *(("momentum", "selected"), ("sgd", "selected"), ("sgd", "confirmed"))
@@ -53,7 +53,7 @@ def test_a_curve_has_a_row_for_each_answer(folder: Path, cli: Cli) -> None:
     assert after > 2 * before
     assert "medians of 1 new seed" in table.loc[2, "reason"]
     _, out, _ = cli("fit", "--store", folder, "--checks")
-    assert "sgd · test_error · 0.1 · confirmed · 16" in " ".join(out.split())
+    assert "sgd · test_error · 0.1 · examples · confirmed · 16" in " ".join(out.split())
 
 
 def test_how_far_knees_move_and_whether_out_of_the_interval(folder: Path) -> None:

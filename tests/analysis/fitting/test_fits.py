@@ -44,9 +44,8 @@ def write_points(tmp_path, text):
 def test_true_curves_are_inside_their_intervals(swept, cli):
     code, out, err = cli("fit", "--store", swept, "--csv")
     assert (code, err) == (0, "")
-    assert (
-        out.splitlines()[0] == "dataset,model,optimizer,target_metric,target_value,estimate,trials_per_point," + HEADER
-    )
+    naming = "dataset,model,optimizer,target_metric,target_value,unit,estimate,trials_per_point,"
+    assert out.splitlines()[0] == naming + HEADER
     table = pd.read_csv(io.StringIO(out)).set_index("optimizer")
     assert list(table.index) == ["momentum", "nesterov", "sgd"]
     for optimizer, (critical, plateau, _) in TRUTH.items():
@@ -268,6 +267,20 @@ def test_bad_points_are_told_in_one_line(tmp_path, cli, text, message):
     assert err.startswith("error: --points ")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_column_that_splits_a_curve_is_named(tmp_path, cli):
+    rows = [f"{size},{steps},{letter}" for size, steps, letter in zip(SIZES, STEPS, "abcdefghijklm", strict=False)]
+    _, _, err = cli("fit", "--points", write_points(tmp_path, "\n".join(["batch_size,steps,host", *rows])), "--csv")
+    assert f"note: column host splits the points into {len(rows)} curves. Remove it if they are one curve.\n" in err
+    both = [f"{size},{steps},{host}" for host in "ab" for size, steps in zip(SIZES, STEPS, strict=True)]
+    _, _, err = cli("fit", "--points", write_points(tmp_path, "\n".join(["batch_size,steps,host", *both])), "--csv")
+    assert "note: column" not in err
+
+
+def test_fit_of_a_paper_names_the_command_for_it(cli):
+    code, _, err = cli("fit", "--paper", "shallue2018")
+    assert (code, err.count("\n")) == (2, 1) and "Use `payoff --paper shallue2018`" in err
 
 
 def test_missing_points_and_clashing_arguments(tmp_path, cli):

@@ -243,6 +243,6 @@ def test_no_two_rows_of_the_release_read_alike(cli):
 
 def test_a_best_estimate_without_an_interval_is_shown(tmp_path, times, cli):
     """The curve has a knee, which its noise leaves unidentified."""
-    found = time_to_target.stated(LastDoubling(64.0, 1.0, 1024.0, "not_identified", 64.0))
-    assert found.in_words() == "not identified (best 64)"
-    assert NOTHING.in_words() == "not identified"
+    found = time_to_target.stated(LastDoubling(64.0, 1.0, 1024.0, "not_identified"))
+    assert found.in_words() == "unknown (best 64)"
+    assert NOTHING.in_words() == "unknown"

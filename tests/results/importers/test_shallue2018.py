@@ -386,6 +386,11 @@ def test_the_checksum_is_looked_at_first(tmp_path: Path, archives: ModuleType, m
     digest = durable.sha256(tmp_path / "a.tar.bz2")
     monkeypatch.setattr(shallue2018, "SHA256", frozenset({digest}))
     assert run(tmp_path / "a.tar.bz2") == 0
+    (commit,) = store.catalogue(tmp_path / "store")
+    assert json.loads(store.read(tmp_path / "store").studies["package_versions"][0]) == {"batch_science_data": digest}
+    assert shallue2018.doubts(commit) == set()
+    monkeypatch.setattr(shallue2018, "SHA256", frozenset({"0" * 64}))
+    assert shallue2018.doubts(commit) == {f"not the published archive, but sha256 {digest[:8]}…"}
     with pytest.raises(BadInput, match="no archive at"):
         run(tmp_path / "none.tar")
 

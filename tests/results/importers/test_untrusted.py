@@ -32,3 +32,28 @@ def test_a_csv_file_needs_no_import_and_the_line_says_what_takes_it(tmp_path, ca
     assert main(["import", "csv", str(tmp_path), f"--store={tmp_path / 'store'}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: unknown source 'csv'; choices: ") and "python -m results import runs PATH" in line
+
+
+def test_warnings_with_the_same_reason_share_a_line() -> None:
+    warnings = untrusted.ImportWarnings(by_reason=True)
+    for number in range(10):
+        warnings.add(f"run{number}.csv", "has no entry of its config world")
+    warnings.add("other.csv", "is empty")
+    lines: list[str] = []
+    warnings.report(lines.append)
+    assert lines == [
+        "run0.csv: has no entry of its config world (and 9 more)",
+        "other.csv: is empty",
+    ]
+
+
+def test_an_accuracy_is_no_metric_and_the_line_names_the_error(tmp_path, capsys):
+    from results.__main__ import main
+
+    (tmp_path / "map.yaml").write_text(
+        "format: csv\nfiles: 'b{batch_size}.csv'\ndataset: d\nmodel: m\noptimizer: sgd\nbatch_size: path:batch_size\n"
+        "step: step\nmetrics: {accuracy: acc}\n"
+    )
+    assert main(["import", "runs", str(tmp_path), f"--map={tmp_path / 'map.yaml'}", f"--store={tmp_path / 's'}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "unknown metric 'accuracy'; metrics are errors" in line and "`validation_error: 1 - TAG`" in line

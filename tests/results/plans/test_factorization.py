@@ -27,8 +27,8 @@ def test_plan_and_back(factorization: Factorization) -> None:
 
 
 def test_options_of_evaluation_are_in_a_plan_where_they_are_not_the_default(factorization: Factorization) -> None:
-    assert not {"evaluate_every", "evaluation_rows"} & factorization.plan().keys()
-    for change in ({"evaluate_every": 4}, {"evaluation_rows": 1000}):
+    assert not {"evaluate_every", "evaluation_rows", "fold_in_ridge"} & factorization.plan().keys()
+    for change in ({"evaluate_every": 4}, {"evaluation_rows": 1000}, {"fold_in_ridge": "constant"}):
         other = dataclasses.replace(factorization, **change)  # type: ignore[arg-type]
         assert other.plan() == factorization.plan() | change
         assert other.name != factorization.name and other.stream == factorization.stream
@@ -55,6 +55,7 @@ def test_cores_and_solvers_share_trials_and_data_do_not(factorization: Factoriza
         ("evaluate_every", 0, "evaluate_every must be an integer of at least 1"),
         ("evaluation_rows", 1, "evaluation_rows must be an integer of at least 2"),
         ("table_dtype", "float16", "table_dtype"),
+        ("fold_in_ridge", "ridge", "unknown fold_in_ridge 'ridge'"),
     ],
 )
 def test_bad_fields(factorization: Factorization, field: str, value: object, message: str) -> None:

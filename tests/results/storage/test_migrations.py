@@ -27,7 +27,7 @@ def with_version(version: bytes) -> pa.Table:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        (b"99", "has schema 99, but this software reads up to 4. Upgrade it."),
+        (b"99", "has schema 99, but this software reads up to 5. Upgrade it."),
         (b"0", "not a table"),
         (b"-1", "not a table"),
         (b"x", "not a table"),
@@ -136,3 +136,11 @@ def test_a_release_of_0_1(
     _reseal(tmp_path / "release" / "manifest.json", lambda record: record.pop("files"))
     words = "is a release of scaling-limits 0.1, in which each study has files of its own"
     _everywhere(tmp_path / "release", words, capsys)
+
+
+def test_schema_4_has_no_mesh_and_no_layout() -> None:
+    today = schema.build(schema.STUDIES, {"study": ["a"], "run": [1], "shards": [2]}, {})
+    older = today.drop_columns(["mesh", "layout"]).replace_schema_metadata({schema.VERSION_KEY: b"4"})
+    assert migrations.upgrade("studies", older, "studies.parquet").equals(today, check_metadata=True)
+    trials = schema.build(schema.TRIALS, {}, {})
+    assert migrations.upgrade("trials", trials.replace_schema_metadata({schema.VERSION_KEY: b"4"}), "x").equals(trials)

@@ -1,9 +1,10 @@
 """A small simulator of a JobSet with one job: what its failure policies make of the ends of pods.
 
-It follows the documented rules of Kubernetes' Jobs, and `pkg/controllers/failure_policy.go` of JobSet at 08dfbdfd.
+It follows the documented rules of Kubernetes' Jobs, and `pkg/controllers/failure_policy.go` of JobSet at 08dfbdfd. The
+Job controller gathers the events of up to a second, in any order, so some ends of pods have several possible outcomes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 DISRUPTED = "DisruptionTarget"
@@ -18,34 +19,40 @@ class State(NamedTuple):
     ended: str | None = None
 
 
-def run(jobset: dict[str, Any], *attempts: Sequence[int | str]) -> State:
-    """The state after some attempts.
+def run(jobset: dict[str, Any], *attempts: Sequence[int | str]) -> set[State]:
+    """All states that are possible after some attempts.
 
     Args:
       jobset: the JobSet.
-      attempts: for each attempt, exit codes of pods in the order in which the job sees them. ``DISRUPTED`` is a pod
-        that ends by a disruption, and ``DEADLINE`` is the end of the job by its deadline.
+      attempts: for each attempt, the exit codes of pods that end within a second. ``DISRUPTED`` is a pod that ends by a
+        disruption, and ``DEADLINE`` is the end of the job by its deadline.
     """
-    state = State()
+    states = {State()}
     (job,) = jobset["spec"]["replicatedJobs"]
     for ends in attempts:
-        assert state.ended is None, f"an attempt after the JobSet {state.ended}"
-        reason = _reason(job["template"]["spec"], ends)
-        state = state._replace(ended="Completed") if reason is None else _after(jobset, state, reason)
-    return state
+        running = [state for state in states if state.ended is None]
+        assert running, f"an attempt after {states}"
+        reasons = set(_reasons(job["template"]["spec"], ends))
+        states -= set(running)
+        states |= {_after(jobset, state, reason) for state in running for reason in reasons}
+    return states
 
 
-def _reason(job: dict[str, Any], ends: Sequence[int | str]) -> str | None:
-    """Why a job fails, or None if it completes. The first pod that fails decides, because backoffLimit is 0."""
+def _reasons(job: dict[str, Any], ends: Sequence[int | str]) -> Iterator[str | None]:
+    """Yields each possible reason why a job fails, or None if it completes.
+
+    Because backoffLimit is 0, the job fails as soon as the controller sees a failed pod. Any of the pods that end
+    within a second may be the first that it sees. If it sees several at once, one that matches a rule is enough.
+    """
     assert job["backoffLimit"] == 0
-    for end in ends:
-        if end == DEADLINE:
-            return DEADLINE
-        if end != 0:
-            rules = job["podFailurePolicy"]["rules"]
-            action = next((rule["action"] for rule in rules if _matches(rule, end)), "Count")
-            return {"FailJob": "PodFailurePolicy", "Count": "BackoffLimitExceeded"}[action]
-    return None
+    failed = [end for end in ends if end != 0]
+    if not failed:
+        yield None
+    for end in failed:
+        rules = job["podFailurePolicy"]["rules"]
+        action = next((rule["action"] for rule in rules if _matches(rule, end)), "Count")
+        reason = {"FailJob": "PodFailurePolicy", "Count": "BackoffLimitExceeded"}[action]
+        yield DEADLINE if end == DEADLINE else reason
 
 
 def _matches(rule: dict[str, Any], end: int | str) -> bool:
@@ -55,7 +62,9 @@ def _matches(rule: dict[str, Any], end: int | str) -> bool:
     return isinstance(end, int) and (end in codes["values"]) == (codes["operator"] == "In")
 
 
-def _after(jobset: dict[str, Any], state: State, reason: str) -> State:
+def _after(jobset: dict[str, Any], state: State, reason: str | None) -> State:
+    if reason is None:
+        return state._replace(ended="Completed")
     policy = jobset["spec"]["failurePolicy"]
     matching = (each["action"] for each in policy["rules"] if reason in each.get("onJobFailureReasons", [reason]))
     action = next(matching, "RestartJobSet")

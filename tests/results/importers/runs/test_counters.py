@@ -120,8 +120,8 @@ RIGHT = {
 WRONG = {
     "epochs in the column step": (JSONL, STEP, EPOCH, "", "test ends at step"),
     "epochs, only the test": (JSONL, STEP, EPOCH, ONLY_TEST, "other rows at"),
-    "a step that equals the epoch": (JSONL, {"step": "epoch", "epoch": "epoch"}, BOTH | EPOCH, ONLY_TEST, "its epoch"),
-    "calls that equal the epoch": (WANDB, {}, {"_step": "epoch", "epoch": "epoch"}, ONLY_TEST, "its epoch"),
+    "a step that equals the epoch": (JSONL, EPOCH | {"epoch": "epoch"}, BOTH | EPOCH, ONLY_TEST, "3 x epoch"),
+    "calls that equal the epoch": (WANDB, {}, {"_step": "epoch", "epoch": "epoch"}, ONLY_TEST, "3 x epoch at"),
     "a global step beside the step": (
         JSONL, {"step": "row", "global_step": "step"}, {"step": "row", "global_step": "step"}, "", "step: global_step",
     ),
@@ -208,7 +208,15 @@ def test_a_tag_by_examples_does_not_count_as_a_step(tmp_path: Path) -> None:
     assert run.steps == shape.evaluated()[-1] and steps(run) == [shape.evaluated()]
 
 
-def test_times_are_not_steps(tmp_path: Path) -> None:
-    events = event_file(*(("test", 1_700_000_000 + second, float(second)) for second in range(9)))
-    with pytest.raises(BadInput, match=r"test ends at step 1,700,000,008, the time at 1,700,000,008: state step"):
-        read(tmp_path, drawn(0), {"a.tfevents": events}, EVENTS + ONLY_TEST)
+def test_steps_that_rise_with_the_batch_size_are_reported(tmp_path: Path) -> None:
+    """The same runs by step, and by epoch: with few steps per epoch, more epochs are needed."""
+    sizes = (8, 64, 512)
+    needed = [[100 * (1 + 64 / size) / (1 if by_step else 4096 / size) for size in sizes] for by_step in (True, False)]
+    for name, steps_needed, count in zip(("steps", "epochs"), needed, (0, 1), strict=True):
+        found = []
+        for size, target in zip(sizes, steps_needed, strict=True):
+            lines = [json.dumps({"step": step, "test": target / step}) for step in range(1, 400)]
+            files = {"log.jsonl": "\n".join([*lines, ""]).encode()}
+            found.append(read(tmp_path / name / str(size), drawn(0)._replace(size=size), files, JSONL + ONLY_TEST))
+        assert len(runs.rising(found)) == count and len(runs.rising(found[:2])) == 0
+    assert "If these are epochs, state steps_per_epoch" in runs.rising(found)[0]
