@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from results.aliases import Row
 from results.importers.runs import series
 from results.importers.runs.runs import Run
 from results.importers.runs.series import Series
@@ -19,7 +18,7 @@ from results.storage.commits import Commit
 Curves: TypeAlias = Mapping[str, Series]  # rows by metric
 Head: TypeAlias = tuple[str, str, int, int]  # a key, a metric, and the number and the hash of its first rows
 
-_NOT_TUNED = ("study", "trial", "run", "role", "seed", "status", "reason", "steps")
+_NOT_TUNED = ("study", "trial", "run", "role", "status", "reason", "steps")
 
 
 class StoredTrial(NamedTuple):
@@ -27,13 +26,13 @@ class StoredTrial(NamedTuple):
 
     Attributes:
       key: text of its seed and metaparameters.
-      seeded: whether it has a seed.
+      tuned: names of its metaparameters, and "seed" if it has a seed.
       steps: its last logged step.
       curves: its stored rows.
     """
 
     key: str
-    seeded: bool
+    tuned: frozenset[str]
     steps: int
     curves: Curves
 
@@ -72,13 +71,15 @@ def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
             for name, (valid, value) in logged.items()
             if valid[rows].any()
         }
-        trials[row["trial"]] = StoredTrial(_stored_key(row), row["seed"] is not None, row["steps"], curves)
+        values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
+        key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
+        trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
     return trials
 
 
-def _stored_key(row: Row) -> str:
-    tuned = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
-    return repr((row["seed"], tuple(sorted(tuned.items()))))
+def tuned(run: Run) -> frozenset[str]:
+    """Returns the names of a run's metaparameters, and "seed" if it has a seed."""
+    return frozenset(run.metaparameters) if run.seed is None else frozenset([*run.metaparameters, "seed"])
 
 
 def without_copies(runs: Sequence[Run]) -> list[Run]:
@@ -142,12 +143,13 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
 def _near(run: Run, heads: Mapping[tuple[Head, bool], Sequence[int]]) -> set[int]:
     """Returns the numbers of stored runs that may start a run, or start with it."""
     counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
-    return {
-        number
-        for curves in (run.logged, counted, run.metrics)
-        for head, is_longest in _heads(repr(run.key), curves).items()
-        for number in (*heads.get((head, True), ()), *(heads.get((head, False), ()) if is_longest else ()))
-    }
+    numbers = set[int]()
+    for curves in (run.logged, counted, run.metrics):
+        for head, is_longest in _heads(repr(run.key), curves).items():
+            numbers.update(heads.get((head, True), ()))
+            if is_longest:
+                numbers.update(heads.get((head, False), ()))
+    return numbers
 
 
 def _heads(key: str, curves: Curves) -> dict[Head, bool]:
