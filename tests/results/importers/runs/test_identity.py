@@ -221,7 +221,7 @@ def test_runs_that_continue_in_another_file_are_joined(tmp_path: Path) -> None:
     write(tmp_path / "logs" / "0.csv", B, run="r")
     assert counts(imported(tmp_path, text))["new"] == 1 and curves(tmp_path) == [A, B]
     write(tmp_path / "logs" / "c.csv", [(60, 0.2)], run="r")
-    with pytest.raises(BadInput, match="c.csv:r may continue"):
+    with pytest.raises(BadInput, match=r"c\.csv:r may continue"):
         imported(tmp_path, text)
 
 
