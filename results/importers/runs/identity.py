@@ -130,8 +130,8 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
             similar = [number for number in candidates if _is_similar(trials[number], run)]
             others.append((run, similar if run.seed is None else same_key.get(key, [])))
     new = []
-    for run, candidates in others:
-        free = next((number for number in candidates if number not in numbered), None)
+    for run, stored in others:
+        free = next((number for number in stored if number not in numbered), None)
         if free is None:
             new.append(run)
         else:
