@@ -4,12 +4,11 @@ Runs with the same seed and metaparameters have the same key. If the rows of one
 same run. A stored run is recognized in the same way, because the rows of a log only grow.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from results.aliases import Row
 from results.importers.runs import series
 from results.importers.runs.runs import Run
 from results.importers.runs.series import Series
@@ -17,9 +16,9 @@ from results.storage import commits
 from results.storage.commits import Commit
 
 Curves: TypeAlias = Mapping[str, Series]  # rows by metric
-First: TypeAlias = tuple[str, str, int, float]  # a key, a metric, and the step and value of its first row
+Head: TypeAlias = tuple[str, str, int, int]  # a key, a metric, and the number and the hash of its first rows
 
-_NOT_TUNED = ("study", "trial", "run", "role", "seed", "status", "reason", "steps")
+_NOT_TUNED = ("study", "trial", "run", "role", "status", "reason", "steps")
 
 
 class StoredTrial(NamedTuple):
@@ -27,13 +26,13 @@ class StoredTrial(NamedTuple):
 
     Attributes:
       key: text of its seed and metaparameters.
-      seeded: whether it has a seed.
+      tuned: names of its metaparameters, and "seed" if it has a seed.
       steps: its last logged step.
       curves: its stored rows.
     """
 
     key: str
-    seeded: bool
+    tuned: frozenset[str]
     steps: int
     curves: Curves
 
@@ -68,32 +67,35 @@ def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
     for row in commits.read_table(commit, "trials").to_pylist():
         rows = slice(*np.searchsorted(trial, [row["trial"], row["trial"] + 1]))
         curves = {
-            name: Series(step[rows], step[rows], value[rows].astype(np.float64)).where(valid[rows])
+            name: Series(step[rows].astype(np.int64), step[rows], value[rows].astype(np.float64)).where(valid[rows])
             for name, (valid, value) in logged.items()
             if valid[rows].any()
         }
-        trials[row["trial"]] = StoredTrial(_stored_key(row), row["seed"] is not None, row["steps"], curves)
+        values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
+        key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
+        trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
     return trials
 
 
-def _stored_key(row: Row) -> str:
-    tuned = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
-    return repr((row["seed"], tuple(sorted(tuned.items()))))
+def tuned(run: Run) -> frozenset[str]:
+    """Returns the names of a run's metaparameters, and "seed" if it has a seed."""
+    return frozenset(run.metaparameters) if run.seed is None else frozenset([*run.metaparameters, "seed"])
 
 
 def without_copies(runs: Sequence[Run]) -> list[Run]:
     """Returns the runs in their order, without those whose rows start another run with the same key."""
     longest_first = sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values()))
-    kept: dict[First, list[Run]] = {}
-    originals = set[int]()
+    originals: dict[Head, list[Run]] = {}
+    kept = set[int]()
     for run in longest_first:
-        firsts = list(_firsts(repr(run.key), run.logged))
-        if any(starts(run.logged, other.logged) for other in kept.get(firsts[0], ())):
+        heads = _heads(repr(run.key), run.logged)
+        near = (other for head, is_longest in heads.items() if is_longest for other in originals.get(head, ()))
+        if any(starts(run.logged, other.logged) for other in near):
             continue
-        originals.add(id(run))
-        for first in firsts:
-            kept.setdefault(first, []).append(run)
-    return [run for run in runs if id(run) in originals]
+        kept.add(id(run))
+        for head in heads:
+            originals.setdefault(head, []).append(run)
+    return [run for run in runs if id(run) in kept]
 
 
 def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
@@ -102,19 +104,19 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     A run that continues no stored run is a changed run if one with the same key is left that has a seed, or has more
     than half of its rows in common. If not, it is new.
     """
-    near: dict[First, list[int]] = {}
+    heads: dict[tuple[Head, bool], list[int]] = {}
     same_key: dict[str, list[int]] = {}
     for number, trial in trials.items():
         same_key.setdefault(trial.key, []).append(number)
-        for first in _firsts(trial.key, trial.curves):
-            near.setdefault(first, []).append(number)
+        for head, is_longest in _heads(trial.key, trial.curves).items():
+            for shorter_run in {False, is_longest}:
+                heads.setdefault((head, shorter_run), []).append(number)
     numbered: dict[int, Run] = {}
     shorter: dict[int, Run] = {}
     extended, others = set[int](), list[tuple[Run, Sequence[int]]]()
     for run in runs:
         key = repr(run.key)
-        firsts = {*_firsts(key, run.logged), *_firsts(key, run.metrics)}
-        candidates = sorted({number for first in firsts for number in near.get(first, ())})
+        candidates = sorted(_near(run, heads))
         started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
         longer = [number for number in candidates if _starts_stored(run, trials[number])]
         if started:
@@ -128,8 +130,8 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
             similar = [number for number in candidates if _is_similar(trials[number], run)]
             others.append((run, similar if run.seed is None else same_key.get(key, [])))
     new = []
-    for run, candidates in others:
-        free = next((number for number in candidates if number not in numbered), None)
+    for run, stored in others:
+        free = next((number for number in stored if number not in numbered), None)
         if free is None:
             new.append(run)
         else:
@@ -138,10 +140,27 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     return Matches(dict(sorted((numbered | added).items())), frozenset(added), frozenset(extended), shorter)
 
 
-def _firsts(key: str, curves: Curves) -> Iterator[First]:
-    """Yields a text for the first row of each metric. Averaging and longer logs do not change this row."""
+def _near(run: Run, heads: Mapping[tuple[Head, bool], Sequence[int]]) -> set[int]:
+    """Returns the numbers of stored runs that may start a run, or start with it."""
+    counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
+    numbers = set[int]()
+    for curves in (run.logged, counted, run.metrics):
+        for head, is_longest in _heads(repr(run.key), curves).items():
+            numbers.update(heads.get((head, True), ()))
+            if is_longest:
+                numbers.update(heads.get((head, False), ()))
+    return numbers
+
+
+def _heads(key: str, curves: Curves) -> dict[Head, bool]:
+    """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
+    heads = {}
     for name, rows in curves.items():
-        yield key, name, int(rows.step[0]), float(rows.value[0])
+        n, most = 1, (len(rows.step) + 1) // 2
+        while n <= most:
+            heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > most
+            n *= 2
+    return heads
 
 
 def _shared(a: Series, b: Series) -> int:

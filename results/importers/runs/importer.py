@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from results import printing, store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
@@ -97,22 +95,20 @@ def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) 
       BadInput: two names in the logs would be stored as the same name, or there are too many runs.
     """
     found, names = [], dict[tuple[str, str], str]()
-    base = root.parent if root.is_file() else root
-    for files in tqdm(members.find(root, run_map, warnings), "runs", unit="file", disable=None):
-        for log in members.read(files, run_map, base, warnings):
-            try:
-                run = runs.of_log(log, run_map, raw=raw)
-                _check_names(run, log, run_map, names)
-            except Unusable as error:
-                warnings.add(log.name, error)
-                warnings.refused += 1
-                continue
-            found.append(run)
-            rows, left_out = sum(len(each.step) for each in run.logged.values()), sum(run.left_out.values())
-            if 2 * left_out > rows:
-                warnings.add(run.name, f"{left_out:,} of {rows:,} rows are left out. Check the steps of this log")
-            if len(found) > MOST_RUNS:
-                raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
+    for log in members.logs_of_runs(root, run_map, warnings):
+        try:
+            run = runs.of_log(log, run_map, raw=raw)
+            _check_names(run, log, run_map, names)
+        except Unusable as error:
+            warnings.add(log.name, error)
+            warnings.refused += 1
+            continue
+        found.append(run)
+        rows, left_out = sum(len(each.step) for each in run.logged.values()), run.left_out.total()
+        if 2 * left_out > rows:
+            warnings.add(run.name, f"{left_out:,} of {rows:,} rows are left out. Check the steps of this log")
+        if len(found) > MOST_RUNS:
+            raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
     return found
 
 
@@ -156,6 +152,12 @@ def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Seque
                 "into another store."
             )
         study, trials = dataclasses.replace(study, digits=commit.study.digits), identity.stored_trials(commit)
+    tuned = {identity.tuned(run) for run in found}
+    if trials and tuned.isdisjoint(trial.tuned for trial in trials.values()):
+        raise BadInput(
+            f"the runs of {study.name} in the store have another seed key or other metaparameters than this map, so "
+            "they would be stored twice. Import into another store."
+        )
     matches = identity.match(identity.without_copies(found), trials)
     total = max([*trials, *matches.numbered]) + 1
     return Assigned(study.with_request(study.request._replace(trials=total)), matches)

@@ -26,20 +26,24 @@ def lines(
     rows = sum(len(series.step) for run in found for series in run.logged.values())
     sizes = [len(match.replacing() if replace else match.numbered) for match in matches]
     new, extended = (sum(len(getattr(match, name)) for match in matches) for name in ("new", "extended"))
-    terms = [
-        f"{new:,} new",
-        f"{sum(sizes) - new - extended - changed:,} already stored",
-        f"{extended:,} extended",
-        f"{len(found) - sum(sizes):,} copies",
-        *([f"{changed:,} replaced"] * replace),
-        f"{warnings.refused + (0 if replace else changed):,} refused",
-    ]
+    counts = {
+        "new": new,
+        "already stored": sum(sizes) - new - extended - changed,
+        "extended": extended,
+        "copies": len(found) - sum(sizes),
+        "refused": warnings.refused,
+    }
+    if replace:
+        counts["replaced"] = changed
+    else:
+        counts["refused"] += changed
+    terms = " + ".join(f"{count:,} {name}" for name, count in counts.items())
     total = len(found) + warnings.refused
     files, used = warnings.files - skipped, rows - left_out.total()
     return [
         f"{number_of(warnings.files, 'file')} = {files:,} read + {_reasons(warnings.skipped, 'skipped')}",
         f"{number_of(rows, 'row')} = {used:,} used + {_reasons(left_out, 'left out')}",
-        f"{number_of(total, 'run')} in {number_of(len(matches), 'study')} = {' + '.join(terms)}",
+        f"{number_of(total, 'run')} in {number_of(len(matches), 'study')} = {terms}",
     ]
 
 

@@ -1,11 +1,13 @@
 """Members: the files of each run, which are read and joined."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
+from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers.runs import identity, logs, places
 from results.importers.runs.log import Log
@@ -18,7 +20,43 @@ OLDER, UNUSABLE = "older checkpoints", "unusable"  # reasons to skip files
 _CHECKPOINT = re.compile(r"(?P<run>(?:.*/)?)checkpoint-(?P<step>\d{1,18})/[^/]*")
 
 
-def find(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
+def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Iterator[Log]:
+    """Yields the log of each run under ``root``. Files and runs that cannot be used become warnings.
+
+    Args:
+      root: the imported folder, or one file.
+      run_map: the map.
+      warnings: receives the reasons, and the numbers of files, of skipped files and of refused runs.
+    """
+    base = root.parent if root.is_file() else root
+    groups = _files_of_runs(root, run_map, warnings)
+    read = (
+        log
+        for files in tqdm(groups, "runs", unit="file", disable=None)
+        for log in _read(files, run_map, base, warnings)
+    )
+    is_column = isinstance(run_map.run, Reference) and run_map.run.origin == "column"
+    yield from _across_files(read) if is_column and len(groups) > 1 else read
+
+
+def _across_files(read: Iterable[Log]) -> Iterator[Log]:
+    """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
+    runs: dict[str, list[list[Log]]] = {}
+    for log in sorted(read, key=_extent):
+        parts = runs.setdefault(log.name.removeprefix(log.place.path), [])
+        before = [part for part in parts if _extent(part[-1])[1] < _extent(log)[0] and part[0].columns == log.columns]
+        if len(before) > 1:
+            first, second = (part[-1].name for part in before[:2])
+            raise BadInput(f"{log.name} may continue {first} or {second}. Give different runs different names.")
+        if before:
+            before[0].append(log)
+        else:
+            parts.append([log])
+    for part in sorted((part for parts in runs.values() for part in parts), key=lambda part: part[0].name):
+        yield _joined(part)
+
+
+def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
     """Returns the files of each run, or single files that contain several runs.
 
     Files belong to the same run if the map's key run refers to the path, and all parts of the path that the map uses
@@ -48,15 +86,8 @@ def _checkpoint(place: Place) -> tuple[str, int]:
     return (match["run"], int(match["step"])) if match else (place.path, 0)
 
 
-def read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
-    """Reads the files of one run, or one file with several runs. Unusable files and runs become warnings.
-
-    Args:
-      files: the files.
-      run_map: the map.
-      base: the imported folder.
-      warnings: receives the reasons, and the numbers of skipped files and of refused runs.
-    """
+def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
+    """Reads the files of one run, or one file with several runs."""
     together = len(files) == 1 or run_map.format == TENSORBOARD
     found: list[Log] = []
     unusable = 0

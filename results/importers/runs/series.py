@@ -10,6 +10,7 @@ DENSE = 0.02  # a metric logged more often than once in this fraction of the ste
 FEW = 0.8  # windows per row, above which averaging would change nothing
 SKIPPED = 5  # differences between logged steps that are left out of the seconds per step, at the start
 FEWEST_TIMES = 3  # differences that a time needs
+FEWEST_IN_REVERSE = 3  # rows, below which their order cannot be seen
 RESTART_SPACING = 0.25  # fraction of the median spacing of a log, below which lower steps are not a restart
 RESTART = "before a restart"  # reasons for which rows are left out
 STRAY = "out of order"
@@ -35,7 +36,9 @@ class Series(NamedTuple):
 
 def oldest_first(log: Mapping[str, Series]) -> Mapping[str, Series]:
     """Returns the metrics of a run with their rows in the order of training. Some tools export the newest row first."""
-    step = max((rows.step for rows in log.values()), key=len)
+    step = max((rows.step for rows in log.values()), key=len, default=np.zeros(0))
+    if len(step) < FEWEST_IN_REVERSE:
+        return log
     changes = np.diff(step[: np.argmax(step == step[-1])])  # a last row at step 0 proves nothing
     if (changes < 0).sum() <= (changes > 0).sum():
         return log

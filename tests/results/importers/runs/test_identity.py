@@ -212,6 +212,28 @@ def test_files_of_one_run_with_other_values_are_other_runs(tmp_path: Path) -> No
     assert "more/0.csv: has another value in column 'b' than more/1.csv, of the same run" in lines
 
 
+def test_runs_that_continue_in_another_file_are_joined(tmp_path: Path) -> None:
+    """The column run names runs in several files. Two hosts may use the same name for different runs."""
+    text = "format: csv\nfiles: '*.csv'\nrun: column:run\n"
+    write(tmp_path / "logs" / "b.csv", A[:2], run="r")
+    write(tmp_path / "logs" / "a.csv", A[2:], run="r")
+    assert counts(imported(tmp_path, text))["new"] == 1 and curves(tmp_path) == [A]
+    write(tmp_path / "logs" / "0.csv", B, run="r")
+    assert counts(imported(tmp_path, text))["new"] == 1 and curves(tmp_path) == [A, B]
+    write(tmp_path / "logs" / "c.csv", [(60, 0.2)], run="r")
+    with pytest.raises(BadInput, match=r"c\.csv:r may continue"):
+        imported(tmp_path, text)
+
+
+def test_a_seed_or_rate_in_a_later_map_stores_nothing_twice(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "seed1-x.csv", A, lr=0.1)
+    imported(tmp_path)
+    for text in (SEEDED, PLAIN + "metaparameters: {learning_rate: column:lr}\n"):
+        with pytest.raises(BadInput, match="another seed key or other metaparameters than this map"):
+            imported(tmp_path, text)
+    assert curves(tmp_path) == [A]
+
+
 def test_names_stay_apart(tmp_path: Path) -> None:
     names = ["модель один", "модель два", "模型", "x" * 80 + "1", "x" * 80 + "2", "my model", "net-2.0"]
     text, common = "format: csv\nfiles: '*/log.csv'\nconfig: c.json\n", MAP.replace("model: m", "model: config:m")

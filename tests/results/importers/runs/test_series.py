@@ -147,3 +147,7 @@ def test_seconds_per_step_leave_out_evaluations_restarts_and_the_start() -> None
     assert series.seconds_per_step(logged, step) is None  # every logged step evaluates
     assert series.seconds_per_step(logged.where(np.arange(7)), evaluations) is None  # too few
     assert series.seconds_per_step(logged._replace(seconds=np.full(len(step), np.nan)), evaluations) is None
+
+
+def test_a_log_without_metrics_has_no_order() -> None:
+    assert series.oldest_first({}) == {}
