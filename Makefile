@@ -86,26 +86,30 @@ build/readers/%/installed:
 	touch $@
 
 # Logs as the newest versions of the libraries write them, each in an environment of its own, become what their runs
-# printed. tests/logs holds such logs, and the tests import them.
-LOG_WRITERS := tensorboard trainer wandb lightning keras mlflow optuna
+# printed, and lead to the answer of their closed form. tests/logs holds such logs, and the tests import them. A build of
+# PyTorch for the CPU is enough; TORCH=torch takes the newest release, with CUDA.
+LOG_WRITERS := tensorboard trainer wandb lightning keras mlflow optuna ray
+TORCH := torch==2.13.0
 test-logs: .venv/installed $(LOG_WRITERS:%=build/logs/%/installed)  ## tests of logs that the newest loggers write
 	rm -rf build/logs/written && mkdir -p build/logs/written
-	for name in $(LOG_WRITERS); do \
-	  build/logs/$$name/bin/python tests/logs/make/$${name}_runs.py build/logs/written/$$name || exit; done
+	for script in $(patsubst tests/logs/make/%.py,%,$(wildcard $(LOG_WRITERS:%=tests/logs/make/%_*s.py))); do \
+	  out=build/logs/written/$${script%_*}; case $$script in *_answers) out=build/logs/written/answers; esac; \
+	  build/logs/$${script%_*}/bin/python tests/logs/make/$$script.py $$out || exit; done
 	LOGS=build/logs/written $(BIN)/python -m pytest tests/results/importers/runs/test_logs_of_libraries.py
 
 build/logs/%/installed:
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/logs/$*
-	VIRTUAL_ENV=build/logs/$* $(BIN)/uv pip install --quiet $(PACKAGES_$*)
+	$(BIN)/python -m venv --clear build/logs/$*
+	build/logs/$*/bin/pip install --quiet --disable-pip-version-check $(PACKAGES_$*)
 	touch $@
 
-PACKAGES_tensorboard := torch tensorboard numpy
-PACKAGES_trainer := torch transformers accelerate numpy
+PACKAGES_tensorboard := $(TORCH) tensorboard numpy
+PACKAGES_trainer := $(TORCH) transformers accelerate numpy
 PACKAGES_wandb := wandb
-PACKAGES_lightning := lightning torch numpy
-PACKAGES_keras := keras jax pandas
-PACKAGES_mlflow := mlflow pandas
+PACKAGES_lightning := $(TORCH) lightning tensorboard numpy
+PACKAGES_keras := keras tensorflow-cpu tensorboard pandas
+PACKAGES_mlflow := mlflow
 PACKAGES_optuna := optuna pandas
+PACKAGES_ray := ray[tune]
 
 # The attack on the store at full size, of which the tests hold a sample: kills, stalls, flips, errors, forgeries.
 attack: .venv/installed  ## kill, stall and damage a store, at full size

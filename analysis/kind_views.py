@@ -116,7 +116,7 @@ OVER_BATCHES = Presentation(
 PRESENTATIONS = {
     "batch": OVER_BATCHES,
     "recorded": OVER_BATCHES._replace(
-        title="batch sizes, published by others", question="Published results of others, in the same tables."
+        title="batch sizes, recorded elsewhere", question="Results that were recorded elsewhere, in the same tables."
     ),
     "cores": Presentation(
         "factorizations over cores",

@@ -48,8 +48,8 @@ example["main"](FOLDER / "logs")
 # ## A map
 #
 # A map states how logs become studies. `scaling-limits import runs logs --suggest-map --map runs.yaml` writes a first
-# version from what it finds. Change the names, and state what only you
-# know: the target and the devices.
+# version from what it finds. It proposes a target that every batch size reaches. Change the names and the target, and
+# state what only you know, such as the devices.
 
 # %%
 lines = suggestion.suggest(FOLDER / "logs", FOLDER / "suggested.yaml")
@@ -57,8 +57,8 @@ print("\n".join(lines))
 
 # %%
 text = "\n".join(lines).replace("my_data", "digits").replace("my_model", "softmax_regression")
-text = text.replace("???", "momentum") + "\ntargets: {validation_loss: 0.4}\n"
-text += "device_kind: one processor core\ndevice_count: 1\n"
+text = text.replace("???", "momentum").replace(lines[-1], "targets: {validation_loss: 0.4}")
+text += "\ndevice_kind: one processor core\ndevice_count: 1\n"
 (FOLDER / "runs.yaml").write_text(text)
 print(text)
 

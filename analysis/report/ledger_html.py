@@ -12,6 +12,7 @@ from results.catalog import licences
 from results.grouping import grouped
 from results.plans import schema
 from results.plans.kinds import KINDS
+from results.plans.recorded import RUNS as IMPORTED
 from results.rules.ledger import Ledger, total as of_all
 from results.storage.commits import Commit
 
@@ -96,8 +97,11 @@ def provenance(contents: PageContents) -> Html:
         words.append(f"Comparable version: {', '.join(comparable)}.")
     if len(comparable) > 1:
         words.append("Do not combine results of different comparable versions in one curve.")
-    if recorded:
-        words.append(f"{len(recorded):,} studies were published by others.")
+    own = [commit for commit in contents.commits if commit.name in recorded and commit.plan["source"] == IMPORTED]
+    if len(recorded) > len(own):
+        words.append(f"{len(recorded) - len(own):,} studies were published by others.")
+    if own:
+        words.append(f"{len(own):,} studies were imported from logs of runs.")
     runs = table("Runs", RUNS, rows) if rows else ""
     return section("provenance", "Provenance", tag("p", " ".join(words)), runs, _files(contents))
 

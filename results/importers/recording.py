@@ -49,21 +49,26 @@ class Saved(NamedTuple):
     Attributes:
       stored: whether anything was written.
       changed: differences between the source and the store, by trial.
+      names: names of trials in the source, if they have names.
     """
 
     stored: bool
     changed: Mapping[int, Difference] = {}
+    names: Mapping[int, str] = {}
 
     @property
     def values(self) -> int:
         """Returns the number of changed values."""
         return sum(change.values for change in self.changed.values())
 
-    def describe(self, source: str) -> str:
-        """Describes the first changed trial. ``source`` names the imported side."""
+    def lines(self, study: str, source: str) -> list[str]:
+        """Describes all changed trials if they have names, or else the first. ``source`` names the imported side."""
+        if self.names:
+            changed = self.changed.items()
+            return [f"{self.names[trial]}: {change.describe('the store', source)}" for trial, change in changed]
         trial, difference = min(self.changed.items())
         more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
-        return f"trial {trial}: {difference.describe('the store', source)}{more}"
+        return [f"{study}: trial {trial}: {difference.describe('the store', source)}{more}"]
 
 
 def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: Report) -> None:
@@ -79,7 +84,7 @@ def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: R
     if changed:
         values = sum(each.values for each in changed.values())
         report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {kept}")
-        ImportWarnings([f"{name}: {each.describe(source)}" for name, each in changed.items()]).report(report)
+        ImportWarnings([line for name, each in changed.items() for line in each.lines(name, source)]).report(report)
 
 
 def complement(values: np.ndarray) -> np.ndarray:
@@ -112,14 +117,17 @@ def stored_studies(folder: Folder, source: str) -> list[Recorded]:
     return [study for study in kinds.of_type(plans, Recorded) if study.source == source]
 
 
-def save(folder: Folder, content: Content, *, replace: bool = False, longer: Collection[int] = ()) -> Saved:
-    """Stores a study's missing trials.
+def save(
+    folder: Folder, content: Content, *, replace: bool = False, longer: Collection[int] = (), dry_run: bool = False
+) -> Saved:
+    """Stores a study's missing trials. Stored trials that have changed are kept, unless they are to be replaced.
 
     Args:
       folder: the store.
       content: the study in the current version of its source.
-      replace: whether to replace stored trials that have changed. If not, changed trials prevent the write.
+      replace: whether to replace stored trials that have changed.
       longer: trials whose runs were continued. They are always replaced.
+      dry_run: whether to compare only.
     """
     study = store.with_stored_name(folder, content.study)
     tables = _tables(content._replace(study=study))
@@ -131,8 +139,8 @@ def save(folder: Folder, content: Content, *, replace: bool = False, longer: Col
         raise BadInput(f"{study.name}: {clash.describe(folder, 'the import')}. Import it into another store.")
     differing = {**comparison.conflicts, **comparison.shorter}
     changed = {trial: how for trial, how in differing.items() if trial not in longer}
-    take = comparison.take | differing.keys()
-    if (changed and not replace) or (commit is not None and not take and commit.trials >= study.trials):
+    take = comparison.take | (differing.keys() if replace else differing.keys() - changed.keys())
+    if dry_run or (commit is not None and not take and (changed or commit.trials >= study.trials)):
         return Saved(False, changed)
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:

@@ -1,11 +1,13 @@
 """Reads untrusted files. Problems never cause a crash, but become lines for the user."""
 
 import contextlib
+import hashlib
 import json
 import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -19,6 +21,8 @@ from results.grouping import grouped
 from results.printing import Report, report_some
 
 SHOWN = 10
+LONGEST_WORD = 80  # characters of a name in a study
+HASH_DIGITS = 8  # hex digits that tell apart shortened names
 JSON_BYTES = 4 << 20
 MOST_METAPARAMETERS = 256
 MOST_DEPTH = 32  # maximum nesting of lists and objects
@@ -33,10 +37,18 @@ class ImportWarnings:
     """Warnings about data that could not be imported, one per line. ``report`` shows the first ten and a count.
 
     With ``by_reason``, warnings with the same reason share a line of the report.
+
+    Attributes:
+      lines: the warnings.
+      files: number of files that were found.
+      skipped: number of these files that were not read, by reason.
+      refused: number of runs in the other files that were not imported.
     """
 
     def __init__(self, lines: Sequence[str] = (), *, by_reason: bool = False) -> None:
         self.lines = list(lines)
+        self.files = self.refused = 0
+        self.skipped: Counter[str] = Counter()
         self._by_reason = by_reason
 
     def add(self, place: str, why: object) -> None:
@@ -238,8 +250,15 @@ def text(value: object, most: int = 200) -> str | None:
 
 
 def word(name: str, otherwise: str) -> str:
-    """Converts a name to a form that is allowed in studies. Returns ``otherwise`` if no characters remain."""
-    return re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")[:80] or otherwise
+    """Converts a name to a form that is allowed in studies. Returns ``otherwise`` if no characters remain.
+
+    Names that are too long, or have characters other than ASCII, end with a hash, since they would often become equal.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-")
+    if name.isascii() and len(plain) <= LONGEST_WORD:
+        return plain or otherwise
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
+    return f"{plain[: LONGEST_WORD - HASH_DIGITS - 1] or otherwise}-{digest}"
 
 
 def numeric(value: object) -> float | None:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from results.bad_input import BadInput
 from results.importers.runs.counter_names import kind
 from results.importers.runs.log import Log, integer, product
-from results.importers.runs.run_map import STEPS, WANDB, Metric, RunMap
+from results.importers.runs.run_map import PER_BATCH, STEPS, WANDB, Field, Metric, RunMap
 from results.importers.untrusted import Unusable
 
 LAST_STEP = 2**31 - 1
@@ -98,12 +98,20 @@ def steps(counts: np.ndarray, metric: str, log: Log, run_map: RunMap) -> np.ndar
     counter, factors = run_map.counter(metric), run_map.factors(metric)
     taken = counts + counter.plus
     if factors:
-        taken = np.rint(taken * product("steps_per_epoch", factors, log))
+        taken = np.rint(taken * _epoch_length(factors, log, run_map))
     elif counter.column == run_map.examples_seen:
         taken = np.ceil(taken / product("batch_size", run_map.batch_size, log))
     if np.any((taken < 0) | (taken > LAST_STEP) | (taken != np.floor(taken))):
         raise Unusable(f"has a {counter.column} that is not an integer from 0 to {LAST_STEP}")
     return taken.astype(np.int64)
+
+
+def _epoch_length(factors: Sequence[Field], log: Log, run_map: RunMap) -> int:
+    """Returns the steps per epoch. Examples per epoch are divided by the batch size."""
+    if factors[-1] == PER_BATCH:
+        examples = product("steps_per_epoch", factors[:-1], log)
+        return math.ceil(examples / product("batch_size", run_map.batch_size, log))
+    return product("steps_per_epoch", factors, log)
 
 
 def check(log: Log, run_map: RunMap) -> None:
@@ -180,7 +188,6 @@ def _per_step(unit: str, batch_size: int, log: Log, run_map: RunMap) -> float:
 def _steps_per_epoch(metric: str, ratio: float, from_zero: int, run_map: RunMap) -> str:
     if run_map.factors(metric):
         return f"a value of steps_per_epoch for {metric} that is {ratio:g} times as large"
-    first = (
-        f" and step: {{{metric}: {run_map.counter(metric).column} + 1}}, because it starts at 0" if from_zero else ""
-    )
-    return f"steps_per_epoch: {{{metric}: {ratio:g}}}{first}, or step by metric"
+    column = run_map.counter(metric).column
+    first = f" and step: {{{metric}: {column} + 1}}, because it starts at 0" if from_zero else ""
+    return f"steps_per_epoch: {{{metric}: {ratio:g}}} or EXAMPLES / batch_size{first}, or step by metric"

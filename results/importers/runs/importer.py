@@ -1,23 +1,23 @@
 """Importer for your own runs: reads logs as specified by a map, and stores them as studies of kind recorded."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from results import printing, store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
-from results.importers import recording
-from results.importers.runs import logs, places, runs
-from results.importers.runs.places import Place
-from results.importers.runs.run_map import TENSORBOARD, Reference, RunMap
+from results.importers import recording, untrusted
+from results.importers.runs import identity, ledger, log as log_values, members, runs
+from results.importers.runs.identity import Matches, StoredTrial
+from results.importers.runs.log import Log
+from results.importers.runs.run_map import RunMap
 from results.importers.runs.runs import Run
-from results.importers.untrusted import ImportWarnings, Unusable
+from results.importers.untrusted import ImportWarnings, Unusable, brief
 from results.plans.recorded import RUNS, Recorded
 from results.printing import Report
-from results.storage import commits
+from results.storage.commits import Commit
 
 MOST_RUNS = 100_000
 _KEPT = "the stored values are kept (--replace takes those of the logs)"
@@ -26,11 +26,10 @@ HEADER = ("run", "study", "trial", "batch_size", "seed", "steps", "rows", "statu
 
 
 class Assigned(NamedTuple):
-    """A study with its runs by trial number, and the trials for which the stored run was shorter."""
+    """A study with its runs, numbered as in the store."""
 
     study: Recorded
-    numbered: Mapping[int, Run]
-    longer: frozenset[int]
+    matches: Matches
 
 
 def run(
@@ -59,112 +58,109 @@ def run(
         report(f"error: no file in {path} can be imported with files: {run_map.files}")
         warnings.report(report)
         return 1
-    assigned = [assign(store, *each) for each in runs.studies(found, run_map, raw=raw)]
+    if store is not None and not dry_run:
+        stores.check_destination(store)
+    stored = _stored(store)
+    assigned = [assign(stored, *each) for each in runs.studies(found, run_map, raw=raw)]
     for line in _metrics_in_words(run_map):
         report(line)
     if dry_run:
         rows = [row for each in assigned for row in _rows(each)]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
-        warnings.report(report, most=len(warnings.lines))
-        report(f"{number_of(len(found), 'run')} in {number_of(len(assigned), 'study')}, not stored: this was a dry run")
-        return 0
-    assert store is not None
-    stores.check_destination(store)
     saved = {}
-    for each in assigned:
-        saved[each.study.name] = recording.save(
-            store, runs.content(each.study, each.numbered), replace=replace, longer=each.longer
-        )
-    warnings.report(report)
+    for study, matches in assigned:
+        numbered = matches.replacing() if replace else matches.numbered
+        if store is not None and numbered:
+            saved[study.name] = recording.save(
+                store, runs.content(study, numbered), replace=replace, longer=matches.extended, dry_run=dry_run
+            )._replace(names={number: run.name for number, run in numbered.items()})
+    warnings.report(report, most=len(warnings.lines) if dry_run else untrusted.SHOWN)
     recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
-    for line in _summary(assigned, run_map):
+    notes = [f"{run.name}: {note}" for run in found for note in run.notes if "averaged" not in note]
+    printing.report_some([] if dry_run else notes, report)
+    for line in _summary(found, run_map):
         report(line)
-    new = sum(each.stored for each in saved.values())
-    report(
-        f"{number_of(len(found), 'run')} in {number_of(len(assigned), 'study')}: {new} new or longer, "
-        f"{len(assigned) - new} already present; {number_of(len(warnings.lines), 'warning')}"
-    )
+    changed = sum(len(each.changed) for each in saved.values())
+    for line in ledger.lines(found, [each.matches for each in assigned], warnings, changed=changed, replace=replace):
+        report(line)
+    if dry_run:
+        report("not stored: this was a dry run")
     return 0
 
 
 def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) -> list[Run]:
-    """Returns the runs under ``root``, sorted by name. Files that cannot be used become warnings."""
-    found = []
-    for members in tqdm(_runs(places.find(root, run_map.files, warnings), run_map), "runs", unit="file", disable=None):
-        for log in logs.read(members, run_map, root.parent if root.is_file() else root):
-            if not isinstance(log, logs.Log):
-                warnings.add(*log)
-                continue
-            try:
-                found.append(runs.of_log(log, run_map, raw=raw))
-            except Unusable as error:
-                warnings.add(log.name, error)
-            if len(found) > MOST_RUNS:
-                raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
+    """Returns the runs under ``root``, sorted by name. Files and runs that cannot be used become warnings.
+
+    Raises:
+      BadInput: two names in the logs would be stored as the same name, or there are too many runs.
+    """
+    found, names = [], dict[tuple[str, str], str]()
+    for log in members.logs_of_runs(root, run_map, warnings):
+        try:
+            run = runs.of_log(log, run_map, raw=raw)
+            _check_names(run, log, run_map, names)
+        except Unusable as error:
+            warnings.add(log.name, error)
+            warnings.refused += 1
+            continue
+        found.append(run)
+        rows, left_out = sum(len(each.step) for each in run.logged.values()), run.left_out.total()
+        if 2 * left_out > rows:
+            warnings.add(run.name, f"{left_out:,} of {rows:,} rows are left out. Check the steps of this log")
+        if len(found) > MOST_RUNS:
+            raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
     return found
 
 
-def _runs(found: Sequence[Place], run_map: RunMap) -> list[list[Place]]:
-    """Returns the files of each run, or single files that contain several runs."""
-    groups: dict[Any, list[Place]] = {}
-    for place in found:
-        if isinstance(run_map.run, Reference) and run_map.run.origin == "path":
-            key: Any = place.parts[run_map.run.name]
-        else:
-            key = place.folder if run_map.format == TENSORBOARD else place.path
-        groups.setdefault(key, []).append(place)
-    return list(groups.values())
+def _check_names(run: Run, log: Log, run_map: RunMap, names: dict[tuple[str, str], str]) -> None:
+    """Adds the names of a run to those of other runs. Raises BadInput if different names have the same stored form."""
+    for key in ("dataset", "model", "optimizer"):
+        name = log_values.name(getattr(run_map, key), log)
+        other = names.setdefault((key, getattr(run, key)), name)
+        if other != name:
+            raise BadInput(
+                f"the names {brief(other)} and {brief(name)} of the {key} would both be stored as "
+                f"{getattr(run, key)!r}. Rename one of them, or import them into different stores."
+            )
 
 
-def assign(store: Folder | None, study: Recorded, members: Sequence[Run]) -> Assigned:
-    """Numbers the runs of a study. A stored run, identified by its seed and metaparameters, keeps its number.
+def _stored(store: Folder | None) -> dict[Any, list[Commit]]:
+    """Returns the stored studies of imported runs, by names, batch size and unit."""
+    studies: dict[Any, list[Commit]] = {}
+    for commit in stores.committed(store) if store is not None and store.is_dir() else ():
+        study = commit.study
+        if isinstance(study, Recorded) and study.source == RUNS:
+            studies.setdefault(_place(study), []).append(commit)
+    return studies
+
+
+def _place(study: Recorded) -> tuple[Any, ...]:
+    return study.labels, study.batch_size, study.batch_unit
+
+
+def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Sequence[Run]) -> Assigned:
+    """Numbers the runs of a study. Stored runs keep their numbers, and copies get none.
 
     Raises:
       BadInput: the store already has the same runs, imported with another map.
     """
-    numbers: dict[Any, list[int]] = {}
-    stored_steps: dict[int, int] = {}
-    last = -1
-    if store is not None and store.is_dir():
-        for other in recording.stored_studies(store, RUNS):
-            same_place = other.slug == study.slug and (other.unit, other.sequence_length) == (
-                study.unit,
-                study.sequence_length,
+    trials: Mapping[int, StoredTrial] = {}
+    for commit in stored.get(_place(study), ()):
+        if commit.study.plan_json != study.plan_json:
+            raise BadInput(
+                f"the store has {commit.name} with other targets, licence, citation or --raw than this map. Import "
+                "into another store."
             )
-            if same_place and other.plan_json != study.plan_json:
-                raise BadInput(
-                    f"{store} has {other.name} with other targets, licence, citation or --raw than this map. Import "
-                    "into another store."
-                )
-        study = stores.with_stored_name(store, study)
-        commit = commits.newest_commit(store, study.name)
-        if commit is not None:
-            for row in commits.read_table(commit, "trials").to_pylist():
-                numbers.setdefault(_key(row), []).append(row["trial"])
-                stored_steps[row["trial"]] = row["steps"]
-                last = max(last, row["trial"])
-    numbered, unknown = {}, []
-    for run in members:
-        own = numbers.get(_text(run.key))
-        if own:
-            numbered[own.pop(0)] = run
-        else:
-            unknown.append(run)
-    numbered |= dict(enumerate(unknown, start=last + 1))
-    total = max(last, *numbered) + 1
-    longer = frozenset(number for number, run in numbered.items() if run.steps > stored_steps.get(number, run.steps))
-    return Assigned(study.with_request(study.request._replace(trials=total)), dict(sorted(numbered.items())), longer)
-
-
-def _key(row: Mapping[str, Any]) -> str:
-    """Returns the key of a stored trial: its seed and metaparameters."""
-    known = ("study", "trial", "run", "role", "seed", "status", "reason", "steps")
-    values = {name: value for name, value in row.items() if name not in known and value is not None}
-    return _text((row["seed"], tuple(sorted(values.items()))))
-
-
-def _text(key: tuple[Any, ...]) -> str:
-    return repr(key)
+        study, trials = dataclasses.replace(study, digits=commit.study.digits), identity.stored_trials(commit)
+    tuned = {identity.tuned(run) for run in found}
+    if trials and tuned.isdisjoint(trial.tuned for trial in trials.values()):
+        raise BadInput(
+            f"the runs of {study.name} in the store have another seed key or other metaparameters than this map, so "
+            "they would be stored twice. Import into another store."
+        )
+    matches = identity.match(identity.without_copies(found), trials)
+    total = max([*trials, *matches.numbered]) + 1
+    return Assigned(study.with_request(study.request._replace(trials=total)), matches)
 
 
 def _rows(assigned: Assigned) -> list[list[Any]]:
@@ -181,7 +177,7 @@ def _rows(assigned: Assigned) -> list[list[Any]]:
             run.seconds,
             "; ".join(run.notes),
         ]
-        for number, run in assigned.numbered.items()
+        for number, run in assigned.matches.numbered.items()
     ]
 
 
@@ -200,14 +196,13 @@ def _metrics_in_words(run_map: RunMap) -> list[str]:
     ]
 
 
-def _summary(assigned: Sequence[Assigned], run_map: RunMap) -> list[str]:
+def _summary(found: Sequence[Run], run_map: RunMap) -> list[str]:
     """Returns notes about all runs: averaged metrics, endings and times."""
-    every = [run for each in assigned for run in each.numbered.values()]
-    count = Counter(note for run in every for note in run.notes if "averaged" in note)
+    count = Counter(note for run in found for note in run.notes if "averaged" in note)
     lines = [f"{note} in {number_of(times, 'run')}" for note, times in count.items()]
-    endings = Counter(f"{run.status}({run.reason})" if run.reason else run.status for run in every)
+    endings = Counter(f"{run.status}({run.reason})" if run.reason else run.status for run in found)
     lines.append(", ".join(f"{times} {ending}" for ending, times in endings.items()))
-    if not any(run.seconds for run in every):
+    if not any(run.seconds for run in found):
         lines.append("no seconds per step: the logs have too few times. Pay-off is in batch size only")
     elif not run_map.device_count:
         lines.append("no seconds per step: the map has no device_count. Pay-off is in batch size only")

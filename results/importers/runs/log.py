@@ -61,10 +61,15 @@ def look_up(field: Field, log: Log) -> Any:
     return found
 
 
+def name(field: Field, log: Log) -> str:
+    """Looks up a name, as it is in the log. Raises Unusable if the run does not have it."""
+    value = look_up(field, log)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
 def word(field: Field, log: Log) -> str:
     """Looks up a name, in the form that is allowed in studies."""
-    value = look_up(field, log)
-    return untrusted.word(f"{value:g}" if isinstance(value, float) else str(value), "unstated")
+    return untrusted.word(name(field, log), "unstated")
 
 
 def number(key: str, field: Field, log: Log) -> float:

@@ -14,8 +14,9 @@ from results.durable import Folder
 from results.importers import untrusted
 from results.importers.runs import counters, mlflow_runs, plain_yaml, tables, tensorboard, text_lines
 from results.importers.runs.log import Log
-from results.importers.runs.places import Place
+from results.importers.runs.places import Place, compile_pattern
 from results.importers.runs.run_map import (
+    CHART,
     MILLISECONDS,
     MLFLOW,
     RAY,
@@ -83,8 +84,8 @@ def _file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log | tuple[s
 
 
 def _needed(run_map: RunMap) -> set[str] | None:
-    """Returns the columns that a map needs, or None for a map without metrics, which reads all columns."""
-    if not run_map.metrics:
+    """Returns the columns that a map needs, or None for all: for a map without metrics, and for charts."""
+    if not run_map.metrics or run_map.format == CHART:
         return None
     counted = {run_map.counter(metric).column for metric in ("", *(metric.name for metric in run_map.metrics))}
     referred = {field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"}
@@ -95,13 +96,37 @@ def _needed(run_map: RunMap) -> set[str] | None:
 
 def _of_table(first: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
     """Yields the runs in a table, or the name and the fault of an unusable run."""
-    if not isinstance(run_map.run, Reference) or run_map.run.origin != "column":
+    if run_map.format == CHART:
+        yield from _of_chart(first, table, run_map, config)
+        return
+    names = run_map.run_columns()
+    if not names:
         yield from _attempt(first.path, first, table, run_map, config)
         return
-    if run_map.run.name not in table.columns:
-        raise Unusable(f"has no column {brief(run_map.run.name)}, which the key run names")
-    for key, rows in table.groups(run_map.run.name):
+    for name in names:
+        if name not in table.columns:
+            raise Unusable(f"has no column {brief(name)}, which the key run names")
+    for key, rows in table.groups(names):
         yield from _attempt(f"{first.path}:{untrusted.word(key, 'unnamed')}", first, rows, run_map, config)
+
+
+def _of_chart(first: Place, chart: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
+    """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
+    pattern = compile_pattern(str(run_map.run[0]))
+    shared = {name: column for name, column in chart.columns.items() if " - " not in name}
+    runs: dict[str, dict[str, Column]] = {}
+    for name in chart.columns.keys() - shared.keys():
+        run, _, tag = name.rpartition(" - ")
+        if not tag.endswith(("__MIN", "__MAX")):
+            runs.setdefault(run, {})[tag] = chart.columns[name]
+    for run, columns in sorted(runs.items()):
+        name, match = f"{first.path}:{untrusted.word(run, 'unnamed')}", pattern.fullmatch(run)
+        if match is None:
+            yield name, f"its name does not match run: {run_map.run[0]}"
+            continue
+        place = first._replace(parts={**first.parts, **match.groupdict()})
+        table = chart._replace(names=(*shared, *columns), columns=shared | columns)
+        yield from _attempt(name, place, table, run_map, config)
 
 
 def _attempt(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
@@ -206,7 +231,7 @@ def _table(data: bytes, format: str, name: str, needed: Collection[str] | None) 
 
 
 def _is_csv(format: str, name: str) -> bool:
-    return format == "csv" or (format in (WANDB, RAY) and name.endswith(".csv"))
+    return format in ("csv", CHART) or (format in (WANDB, RAY) and name.endswith(".csv"))
 
 
 def _without_cut_line(data: bytes, format: str, name: str) -> bytes:

@@ -10,6 +10,7 @@ from results.importers import untrusted
 from results.importers.untrusted import ImportWarnings
 
 MOST_FILES = 20_000
+HIDDEN = "hidden"  # reason to skip a file
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w*)\}|\{|\}")
 
 
@@ -35,8 +36,8 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
     Args:
       root: the imported folder, or one file.
       pattern: pattern of relative paths. ``*`` and ``{name}`` match within a folder, and ``**/`` matches any number of
-        folders.
-      warnings: receives a line for each link and each unreadable folder.
+        folders. Names that start with a dot match only if the pattern has the dot.
+      warnings: receives a line for each link and each unreadable folder, and the number of hidden files.
 
     Raises:
       BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.
@@ -52,20 +53,38 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
         for name in names:
             path = f"{inside}/{name}" if inside else name
             match = expression.fullmatch(path)
-            if match:
+            if match and _is_hidden(path, pattern):
+                warnings.skipped[HIDDEN] += 1
+            elif match:
                 found.append(Place(folder, name, path, match.groupdict()))
         if len(found) > MOST_FILES:
             raise BadInput(f"files: {pattern} matches more than {MOST_FILES:,} files. Import fewer at a time.")
     return sorted(found, key=lambda place: place.path)
 
 
+def _is_hidden(path: str, pattern: str) -> bool:
+    """Returns whether a folder or file in a path has a name with a leading dot, such as .ipynb_checkpoints."""
+    shown = [compile_pattern(part) for part in pattern.split("/") if part.startswith(".")]
+    return any(not any(part.fullmatch(name) for part in shown) for name in path.split("/") if name.startswith("."))
+
+
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Returns the regular expression for a pattern. Raises BadInput for an invalid or repeated named part."""
-    expression, at, names = "", 0, set[str]()
+    """Returns the regular expression for a pattern.
+
+    Raises:
+      BadInput: a named part is invalid, repeated, or next to a wildcard or another named part. For example,
+        ``bs{batch_size}*`` would not determine where the batch size ends.
+    """
+    expression, at, names, before = "", 0, set[str](), ""
     for token in _TOKEN.finditer(pattern):
+        if token.start() > at:
+            before = ""
         expression += re.escape(pattern[at : token.start()])
         at = token.end()
         word, name = token[0], token[1]
+        if before and (name or before.startswith("{")):
+            raise BadInput(f"files: {pattern} has {before}{word}, but needs a fixed text between them, such as _ or -")
+        before = "" if word == "**/" and not name else word
         if word == "**/":
             expression += "(?:.*/)?"
         elif word == "**":
@@ -80,3 +99,10 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
             expression += f"(?P<{name}>[^/]+?)"
             names.add(name)
     return re.compile(expression + re.escape(pattern[at:]))
+
+
+def run_folder(place: Place, pattern: str) -> str:
+    """Returns the folder of a run with several files: up to the last ``**/`` of the pattern, or the file's folder."""
+    above = pattern.rpartition("**/")[0]
+    folders = place.path.split("/")
+    return "/".join(folders[: above.count("/")] if above and "**" not in above else folders[:-1])

@@ -31,18 +31,20 @@ from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
 TENSORBOARD, TRAINER, WANDB, TEXT, RAY, MLFLOW = "tensorboard", "trainer", "wandb", "text", "ray", "mlflow"
-FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, RAY, MLFLOW)
+CHART = "wandb_chart"
+FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, CHART, RAY, MLFLOW)
 WITH_CONFIG = (TENSORBOARD, TRAINER, RAY, MLFLOW)  # formats whose logs hold a config
 MOST_BYTES = 64 << 10
 UNSTATED = "???"  # marks a value that a suggested map could not find
 # Column with the step, if the map does not state one.
-STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step"}
+STEPS = {TENSORBOARD: "step", TRAINER: "step", WANDB: "_step", RAY: "training_iteration", MLFLOW: "step", CHART: "Step"}
 TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp", RAY: "time_total_s"}  # in seconds
 MILLISECONDS = " / 1000"  # after the column of the key seconds
 REFERENCES = ("path", "config", "column")
 _REFERENCE = re.compile(rf"({'|'.join(REFERENCES)}):(.+)")
 _COUNTER = re.compile(r"(?P<column>.+?)(?P<plus> \+ 1)?")
 _KERAS = re.compile(r"(.*/)?epoch_")
+PER_BATCH = "/ batch_size"  # last factor of steps per epoch that are stated as examples per epoch
 _METRIC = re.compile(r"(?P<complement>1 - )?(?P<tag>.+?)(?P<percent> / 100)?")
 
 
@@ -99,7 +101,8 @@ class RunMap(NamedTuple):
       dataset, model, optimizer: names.
       batch_size: values whose product is the global batch size.
       metrics: metrics to import.
-      run: value that identifies a run. By default, each file is one run (for TensorBoard, each folder).
+      run: value that identifies a run, or several columns. By default, each file is one run (for TensorBoard, each
+        folder).
       config: name of the config file, which is in the run's folder or above. If there is no config file, ``config:``
         refers to the hyperparameters in TensorBoard's log, or to the entries of a trainer_state.json file.
       unit: unit of the batch size, one of ``UNITS``.
@@ -109,8 +112,8 @@ class RunMap(NamedTuple):
       budget: planned number of steps. A shorter run is INCOMPLETE.
       targets: targets of the studies.
       step: counter with the step, by metric. The entry "" is for all other metrics.
-      steps_per_epoch: values whose product is the number of steps per epoch, by metric. The entry "" is for all other
-        metrics whose counter counts epochs.
+      steps_per_epoch: values whose product is the number of steps per epoch, or examples per epoch and ``PER_BATCH``,
+        by metric. The entry "" is for all other metrics whose counter counts epochs.
       examples_seen: column that contains the examples so far, in the unit of the batch size, instead of a step.
       line: patterns of the lines of a text log.
       seconds: column that contains the time in seconds, or in milliseconds if `` / 1000`` follows. Empty if there are
@@ -127,7 +130,7 @@ class RunMap(NamedTuple):
     optimizer: Field
     batch_size: tuple[Field, ...]
     metrics: tuple[Metric, ...]
-    run: Field | None = None
+    run: tuple[Field, ...] = ()
     config: str = ""
     unit: str = UNITS[0]
     sequence_length: Field | None = None
@@ -144,6 +147,10 @@ class RunMap(NamedTuple):
     device_count: tuple[Field, ...] = ()
     licence: str = ""
     citation: str = ""
+
+    def run_columns(self) -> list[str]:
+        """Returns the columns that identify a run in a file with several runs."""
+        return [field.name for field in self.run if isinstance(field, Reference) and field.origin == "column"]
 
     def counter(self, metric: str = "") -> Counter:
         """Returns the counter of a metric, or of all columns that are not metrics."""
@@ -166,7 +173,7 @@ class RunMap(NamedTuple):
 
 _REQUIRED: Strings = ("format", "files", "dataset", "model", "optimizer", "batch_size", "metrics")
 _TEXTS = ("files", "config", "examples_seen", "seconds", "licence", "citation")
-_PRODUCTS = ("batch_size", "device_count")
+_LISTS = ("batch_size", "device_count", "run")  # keys with one or several values
 
 
 def read(path: Path) -> RunMap:
@@ -215,13 +222,13 @@ def _value(key: str, value: Any) -> Any:
         if not isinstance(value, dict):
             raise BadInput("targets must map metrics to values, such as {validation_loss: 2.5}")
         return tuple(Target(str(name), _number(f"targets.{name}", each)) for name, each in value.items())
-    if key in _PRODUCTS:
+    if key in _LISTS:
         factors = value if isinstance(value, list) else [value]
         return tuple(_field(key, each) for each in factors)
     if key == "step":
         return {name: _counter(each) for name, each in _by_metric(key, value).items()}
     if key == "steps_per_epoch":
-        return {name: _value("batch_size", each) for name, each in _by_metric(key, value).items()}
+        return {name: _epoch_factors(each) for name, each in _by_metric(key, value).items()}
     if key == "line":
         patterns = tuple(map(str, value if isinstance(value, list) else [value]))
         for pattern in patterns:
@@ -247,6 +254,14 @@ def _by_metric(key: str, value: Any) -> dict[str, Any]:
     for name in value:
         check_choice(f"metric in {key}", name, METRICS)
     return value
+
+
+def _epoch_factors(value: Any) -> tuple[Field, ...]:
+    """Returns the factors of steps per epoch. The last one is ``PER_BATCH`` for a value such as 50000 / batch_size."""
+    if isinstance(value, str) and value.endswith(f" {PER_BATCH}"):
+        return (_field("steps_per_epoch", value.removesuffix(PER_BATCH).strip()), PER_BATCH)
+    factors: tuple[Field, ...] = _value("batch_size", value)
+    return factors
 
 
 def _counter(value: Any) -> Counter:
@@ -296,7 +311,13 @@ def _metaparameters(value: Any) -> dict[str, Field]:
 
 def _check(run_map: RunMap) -> RunMap:
     """Returns the map with the defaults for its format filled in. Raises BadInput for contradictory keys."""
-    places = set(re.findall(r"\{(\w+)\}", run_map.files))
+    if run_map.format == CHART and not (run_map.run and isinstance(run_map.run[0], str)):
+        raise BadInput(
+            "format: wandb_chart needs the key run, a pattern of the names of runs, such as bs{batch_size}-*"
+        )
+    if len(run_map.run) > 1 and len(run_map.run_columns()) < len(run_map.run):
+        raise BadInput("run must be one value, or a list of columns such as [column:batch_size, column:seed]")
+    places = set(re.findall(r"\{(\w+)\}", f"{run_map.files}{run_map.run}"))
     for key, field in fields(run_map):
         if isinstance(field, Reference):
             if field.origin == "path" and field.name not in places:
@@ -342,8 +363,8 @@ def _check_counters(run_map: RunMap) -> None:
 
 def fields(run_map: RunMap) -> list[tuple[str, Field]]:
     """Returns every value or reference in a map, with its key."""
-    single = ("dataset", "model", "optimizer", "run", "sequence_length", "seed", "budget", "device_kind")
+    single = ("dataset", "model", "optimizer", "sequence_length", "seed", "budget", "device_kind")
     found = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
-    found += [(key, each) for key in _PRODUCTS for each in getattr(run_map, key)]
+    found += [(key, each) for key in _LISTS for each in getattr(run_map, key)]
     found += [("steps_per_epoch", each) for factors in run_map.steps_per_epoch.values() for each in factors]
     return found + [(f"metaparameters.{name}", each) for name, each in run_map.metaparameters.items()]

@@ -1,13 +1,14 @@
 """Converts logged runs to trials of recorded studies, as specified by a map."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from results.aliases import Fields, Json, Strings
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.importers import recording, untrusted
 from results.importers.recording import Content
 from results.importers.runs import counters, series as logged
@@ -35,6 +36,8 @@ class Run(NamedTuple):
       metaparameters: values that were tuned, by name.
       steps: the last logged step.
       metrics: rows of each metric, as errors.
+      logged: all logged rows of each metric, before restarts are removed and rows are averaged.
+      left_out: number of rows left out, by reason.
       status, reason: how the run ended.
       seconds: seconds per step, if known.
       device_kind, device_count: devices of the run, if given.
@@ -51,6 +54,8 @@ class Run(NamedTuple):
     metaparameters: Mapping[str, float]
     steps: int
     metrics: Mapping[str, Series]
+    logged: Mapping[str, Series]
+    left_out: Counter[str]
     status: str
     reason: str | None
     seconds: float | None
@@ -73,14 +78,18 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
     counters.check(log, run_map)
+    ordered = {**log.series, "": log.rows}
+    if log.series:
+        ordered = dict(logged.oldest_first(ordered))
+    log = log._replace(rows=ordered.pop(""), series=ordered)
     notes = [*log.notes]
-    metrics, again, smooth = {}, 0, []
+    metrics, whole, left_out, smooth = {}, {}, Counter[str](), []
     for metric in run_map.metrics:
         if metric.tag not in log.series:
             continue
-        rows, repeated = logged.without_restarts(log.series[metric.tag])
-        again = max(again, repeated)
-        rows = _as_error(rows, metric)
+        whole[metric.name] = _as_error(log.series[metric.tag], metric)
+        rows, others = logged.without_restarts(whole[metric.name])
+        left_out.update(others)
         rows, was_averaged = (rows, False) if raw else logged.averaged(rows)
         if was_averaged:
             smooth.append(metric.name)
@@ -89,12 +98,11 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         names = ", ".join(brief(name)[1:-1] for name in log.names[:8]) or "no columns"
         wanted = " or ".join(metric.tag for metric in run_map.metrics)
         raise Unusable(f"has no {wanted}. It has {names}")
-    if again:
-        notes.append(f"{again:,} rows before a restart left out")
+    notes += [f"{number_of(count, 'row')} {reason} left out" for reason, count in left_out.items()]
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
     rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda each: len(each.step))
-    steps = int(max(each.step[-1] for each in (rows, *metrics.values())))
+    steps = int(max(logged.without_restarts(each)[0].step[-1] for each in (rows, *metrics.values())))
     status, reason = _ending(log, run_map, metrics, rows, steps)
     if reason == "lost":
         notes.append(f"ended before step {integer('budget', run_map.budget, log, 1)}")
@@ -112,6 +120,8 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         metaparameters={name: number(name, field, log) for name, field in run_map.metaparameters.items()},
         steps=steps,
         metrics=metrics,
+        logged=whole,
+        left_out=left_out,
         status=status,
         reason=reason,
         seconds=seconds,

@@ -1,5 +1,6 @@
 """Series: a logged metric of a run, without repeated steps and averaged over windows, and seconds per step."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,10 @@ DENSE = 0.02  # a metric logged more often than once in this fraction of the ste
 FEW = 0.8  # windows per row, above which averaging would change nothing
 SKIPPED = 5  # differences between logged steps that are left out of the seconds per step, at the start
 FEWEST_TIMES = 3  # differences that a time needs
+FEWEST_IN_REVERSE = 3  # rows, below which their order cannot be seen
+RESTART_SPACING = 0.25  # fraction of the median spacing of a log, below which lower steps are not a restart
+RESTART = "before a restart"  # reasons for which rows are left out
+STRAY = "out of order"
 
 
 class Series(NamedTuple):
@@ -29,17 +34,51 @@ class Series(NamedTuple):
         return Series(self.step[kept], self.seconds[kept], self.value[kept])
 
 
-def without_restarts(series: Series) -> tuple[Series, int]:
-    """Returns the rows that count, which have increasing steps, and the number of other rows.
+def oldest_first(log: Mapping[str, Series]) -> Mapping[str, Series]:
+    """Returns the metrics of a run with their rows in the order of training. Some tools export the newest row first."""
+    step = max((rows.step for rows in log.values()), key=len, default=np.zeros(0))
+    if len(step) < FEWEST_IN_REVERSE:
+        return log
+    changes = np.diff(step[: np.argmax(step == step[-1])])  # a last row at step 0 proves nothing
+    if (changes < 0).sum() <= (changes > 0).sum():
+        return log
+    return {tag: rows.where(np.arange(len(rows.step))[::-1]) for tag, rows in log.items()}
+
+
+def without_restarts(series: Series) -> tuple[Series, Mapping[str, int]]:
+    """Returns the rows that count, which have increasing steps, and the number of other rows by reason.
 
     A run that is restarted from a checkpoint logs some steps twice. Rows that were logged before the restart, at the
-    same or later steps, do not count.
+    same or later steps, do not count. Lower steps that do not continue like the rest of the log are not a restart, and
+    do not count themselves. For example, some loggers write the final evaluation at step 0.
     """
     if not len(series.step):
-        return series, 0
-    first_after = np.minimum.accumulate(series.step[::-1])[::-1]  # the smallest step from this row on
-    kept = np.append(series.step[:-1] < first_after[1:], True)
-    return series.where(kept), int((~kept).sum())
+        return series, {}
+    stray = _stray(series.step)
+    ordered = series.where(~stray)
+    first_after = np.minimum.accumulate(ordered.step[::-1])[::-1]  # the smallest step from this row on
+    kept = np.append(ordered.step[:-1] < first_after[1:], True)
+    counts = {RESTART: int((~kept).sum()), STRAY: int(stray.sum())}
+    return ordered.where(kept), {reason: count for reason, count in counts.items() if count}
+
+
+def _stray(step: np.ndarray) -> np.ndarray:
+    """Returns whether each row has a lower step than an earlier row without being part of a restart: bool[n].
+
+    A restart repeats at least two steps, with at least ``RESTART_SPACING`` of the log's median spacing.
+    """
+    changes = np.diff(step)
+    starts = np.flatnonzero(changes < 0) + 1
+    stray = np.zeros(len(step), bool)
+    if not len(starts):
+        return stray
+    spacing = np.median(changes[changes > 0]) if (changes > 0).any() else 0.0
+    highest = np.maximum.accumulate(step)[starts - 1]
+    for start, end, top in zip(starts, np.append(starts[1:], len(step)), highest, strict=True):
+        end = start + np.searchsorted(step[start:end], top, "right")
+        repeated = np.unique(step[start:end])
+        stray[start:end] = len(repeated) < 2 or np.diff(repeated).mean() < RESTART_SPACING * spacing
+    return stray
 
 
 def averaged(series: Series) -> tuple[Series, bool]:

@@ -64,18 +64,18 @@ class Table(NamedTuple):
                 raise Unusable(f"line {self.line[i]:,} has {name} {brief(cell)}, which is not a number")
         return values, logged
 
-    def groups(self, name: str) -> Iterator[tuple[str, "Table"]]:
-        """Yields the rows for each value of a column, in the order of the values' first rows."""
-        import pandas as pd
-
-        cells = self.columns[name]
-        keys = cells.to_pylist() if isinstance(cells, pa.Array) else cells
-        group, names = pd.factorize(np.array([None if key is None else str(key) for key in keys], object))
+    def groups(self, names: Sequence[str]) -> Iterator[tuple[str, "Table"]]:
+        """Yields the rows for each combination of values of some columns, in the order of their first rows."""
+        columns = [self.columns[name] for name in names]
+        cells = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
+        keys = [None if None in row else "-".join(map(str, row)) for row in zip(*cells, strict=True)]
+        encoded = pa.array(keys, pa.string()).dictionary_encode()
+        group = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
         order = np.argsort(group, kind="stable")
-        columns = {column: _take(cells, order) for column, cells in self.columns.items()}
-        starts = np.searchsorted(group[order], np.arange(len(names) + 1))
-        for key, start, end in zip(names, starts[:-1], starts[1:], strict=True):
-            rows = {column: cells[start:end] for column, cells in columns.items()}
+        ordered = {name: _take(column, order) for name, column in self.columns.items()}
+        ends = np.searchsorted(group[order], np.arange(len(encoded.dictionary) + 1))
+        for key, start, end in zip(encoded.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True):
+            rows = {name: column[start:end] for name, column in ordered.items()}
             chosen = order[start:end]
             yield key, self._replace(columns=rows, line=self.line[chosen], filled=self.filled[chosen])
 

@@ -15,6 +15,7 @@ import pytest
 from analysis.report import markup, page, workload_rows
 from results import store
 from results.importers import mlperf_rcp
+from results.importers.runs import importer, run_map
 from results.rules.ledger import Ledger
 
 from ..conftest import Ran, plan, publish
@@ -173,6 +174,17 @@ def test_studies_of_others_alone(paged: Paged, tmp_path: Path, folder: Path) -> 
     assert "6 studies were published by others." in made.said()
     assert "Apache-2.0" in made.said() and "github.com/mlcommons/logging" in made.said()
     assert {group["kind"] for group in made.data["groups"]} == {"recorded"}
+
+
+def test_own_runs_are_not_called_published(paged: Paged, tmp_path: Path, folder: Path) -> None:
+    for size in (8, 16):
+        (tmp_path / f"bs{size}.csv").write_text("step,loss\n10,2.0\n20,0.5\n")
+    text = "format: csv\nfiles: bs{size}.csv\ndataset: d\nmodel: m\noptimizer: sgd\nbatch_size: path:size\n"
+    own = run_map.parse(text + "metrics: {validation_loss: loss}\ntargets: {validation_loss: 1}\n", "map")
+    importer.run(tmp_path, folder, own, raw=False, dry_run=False, replace=False, report=lambda _: None)
+    said = paged(folder).said()
+    assert "2 studies were imported from logs of runs." in said
+    assert "Results that were recorded elsewhere, in the same tables." in said and "others" not in said
 
 
 def test_a_workload_without_target_shows_its_best_error_until_one_is_asked_for(paged: Paged, folder: Path) -> None:

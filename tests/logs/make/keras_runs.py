@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["KERAS_BACKEND"] = "jax"
+os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import keras
 import numpy as np

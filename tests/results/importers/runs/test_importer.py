@@ -72,7 +72,10 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_runs_become_trials_and_an_answer(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert import_runs(logs) == 0
-    assert "42 runs in 7 studies: 7 new or longer, 0 already present; 0 warnings" in capsys.readouterr().err
+    assert (
+        "42 runs in 7 studies = 42 new + 0 already stored + 0 extended + 0 copies + 0 refused"
+        in capsys.readouterr().err
+    )
     tables = store.read(logs.parent / "store")
     assert tables.studies["batch_size"].sort_values().tolist() == list(SIZES)
     assert set(tables.studies["unit"]) == {"examples"} and set(tables.trials["status"]) == {"COMPLETE"}
@@ -96,7 +99,10 @@ def test_importing_again_adds_only_what_is_new(logs: Path, capsys: pytest.Captur
     write_run(logs, 16, 0.2, 0, rows=60)  # a run that went on
     capsys.readouterr()
     assert import_runs(logs) == 0
-    assert "2 new or longer, 5 already present" in capsys.readouterr().err
+    assert (
+        "43 runs in 7 studies = 1 new + 41 already stored + 1 extended + 0 copies + 0 refused"
+        in capsys.readouterr().err
+    )
     trials = store.read(logs.parent / "store").trials
     assert trials[trials["seed"] == 5]["trial"].tolist() == [6]
     longer = trials[(trials["learning_rate"] == 0.2) & (trials["seed"] == 0) & trials["study"].str.contains("-b16-")]
@@ -125,7 +131,8 @@ def test_a_dry_run_prints_every_run_and_stores_nothing(logs: Path, capsys: pytes
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 1 + 42 and "bs8-lr0.1-seed1.csv" in printed.out
     assert "bs8-lr0.1-seed9.csv: has no loss. It has step, acc" in printed.err
-    assert "42 runs in 7 studies, not stored: this was a dry run" in printed.err
+    assert "43 runs in 7 studies = 42 new + 0 already stored + 0 extended + 0 copies + 1 refused" in printed.err
+    assert "not stored: this was a dry run" in printed.err
     assert not (logs.parent / "store").exists()
 
 
@@ -160,6 +167,10 @@ def test_a_kill_at_any_moment_changes_no_final_result(logs: Path) -> None:
         (("files: ", "file: "), "unknown key 'file'"),
         (("seed{seed}", "seed{seed}-{a b}"), "a named part is one name in braces"),
         (("bs{batch_size}", "bs{batch_size}-{seed}"), "a named part is one name in braces"),
+        (("seed{seed}.csv", "seed{seed}*.csv"), "has {seed}*, but needs a fixed text between them"),
+        (("seed{seed}.csv", "seed{seed}?.csv"), "has {seed}?, but needs a fixed text between them"),
+        (("seed{seed}.csv", "*{seed}.csv"), "has *{seed}, but needs a fixed text between them"),
+        (("bs{batch_size}", "bs{batch_size}{lr}"), "has {batch_size}{lr}, but needs a fixed text between them"),
         (("path:batch_size", "path:bs"), "batch_size is path:bs, but files has no {bs}"),
         (("path:seed", "config:seed"), "the key config does not name a file"),
         (("path:batch_size", "???"), "batch_size is still ???"),

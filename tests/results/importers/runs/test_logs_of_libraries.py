@@ -3,6 +3,7 @@
 `make test-logs` writes the logs again with the newest versions, and runs these tests on them.
 """
 
+import importlib
 import json
 import os
 from collections.abc import Mapping
@@ -14,11 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import analysis.__main__ as analysis_cli
 import results.__main__ as results_cli
 from results import store
 from results.checks import verify
 
 LOGS = Path(os.environ.get("LOGS", Path(__file__).parents[3] / "logs"))
+MAKE = Path(__file__).parents[3] / "logs" / "make"
 COMMON = "dataset: toy\nmodel: net\n"
 MAPS = {
     "tensorboard": """
@@ -50,14 +53,12 @@ metaparameters: {learning_rate: config:optimizer.lr}
 metrics: {train_loss: loss, validation_error: 1 - val/acc / 100}
 """,
     "mlflow": """
-format: csv
-files: runs.csv
-run: column:run
-seconds: seconds
+format: mlflow
+files: "**/meta.yaml"
 optimizer: sgd
-batch_size: column:batch_size
-seed: column:seed
-metaparameters: {learning_rate: column:lr}
+batch_size: config:batch_size
+seed: config:seed
+metaparameters: {learning_rate: config:lr}
 metrics: {train_loss: loss, validation_error: 1 - accuracy}
 """,
     "optuna": """
@@ -202,7 +203,7 @@ def test_a_suggested_map_finds_what_the_logs_have(
     path = tmp_path / "map.yaml"
     assert results_cli.main(["import", "runs", str(LOGS / format), "--suggest-map", "--map", str(path)]) == 0
     suggested = path.read_text()
-    assert len(suggested.splitlines()) <= 13
+    assert len(suggested.splitlines()) <= 14
     for line in ("format", "optimizer", "batch_size", "seed", "metaparameters"):
         expected = [each for each in MAPS[format].splitlines() if each.startswith(f"{line}:")]
         if format != "trainer" or line != "batch_size":
@@ -213,3 +214,53 @@ def test_a_suggested_map_finds_what_the_logs_have(
     assert results_cli.main(["import", "runs", str(LOGS / format), "--map", str(path), "--dry-run"]) == 0
     printed = capsys.readouterr()
     assert ("not stored" in printed.err and "bs4-seed0" in printed.out) or format != "tensorboard"
+
+
+# Layouts that tools wrote, and those that text_layouts.py writes. Some logs do not hold the number of steps per epoch,
+# or do not name the step: the values here replace the question marks in the suggested map.
+BY_EPOCH = "4096 / batch_size"
+WRITTEN: Mapping[str, str] = {
+    "add_hparams": "",
+    "keras_tensorboard": "",
+    "lightning_csv": "",
+    "lightning_tensorboard": "",
+    "mlflow": "",
+    "optuna": "",
+    "pytorch": BY_EPOCH,
+    "ray": f"training_iteration\nsteps_per_epoch: {BY_EPOCH}",
+    "trainer_checkpoints": "",
+    "trainer_saved": "",
+    "wandb_history": "",
+}
+HAND_MADE = ("csv", "megatron", "modded_nanogpt", "nanogpt", "wandb_chart")
+
+
+@pytest.mark.parametrize("layout", [*WRITTEN, *HAND_MADE])
+def test_suggested_map_leads_from_a_folder_to_the_answer(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(MAKE)
+    closed_form = importlib.import_module("closed_form")
+    if layout in HAND_MADE:
+        importlib.import_module("text_layouts").WRITERS[layout](tmp_path / "logs")
+    folder = (tmp_path / "logs" if layout in HAND_MADE else LOGS / "answers") / layout
+    map_path, store_path = tmp_path / "map.yaml", tmp_path / "store"
+    assert results_cli.main(["import", "runs", str(folder), "--suggest-map", "--map", str(map_path)]) == 0
+    text = map_path.read_text().replace("optimizer: ???", "optimizer: sgd")
+    assert text.count("???") == bool(WRITTEN.get(layout))
+    map_path.write_text(text.replace("???", WRITTEN.get(layout, "")))
+    assert results_cli.main(["import", "runs", str(folder), "--map", str(map_path), "--store", str(store_path)]) == 0
+    assert len(store.read(store_path).trials) == len(closed_form.SIZES)
+    metric = "train_loss" if layout == "optuna" else "validation_loss"
+    target = ["--metric", metric, "--value", str(closed_form.TARGET)]
+    capsys.readouterr()
+    assert analysis_cli.main(["steps", "--store", str(store_path), *target, "--json"]) == 0
+    per_size = json.loads(capsys.readouterr().out)
+    in_tokens = 1024 if layout == "modded_nanogpt" else 1
+    assert [row["batch_size"] for row in per_size] == [size * in_tokens for size in closed_form.SIZES]
+    for row in per_size:
+        steps = closed_form.steps_to_target(row["batch_size"] // in_tokens)
+        assert row["steps_low"] - 1 <= steps <= row["steps_high"] + 1  # some loggers count from 0
+    assert analysis_cli.main(["payoff", "--store", str(store_path), *target, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["batch_size_low"] <= closed_form.ANSWER * in_tokens <= row["batch_size_high"]

@@ -16,17 +16,60 @@ def of(step: list[int] | np.ndarray, value: list[float] | np.ndarray | None = No
     return Series(step, step * 0.5, value)
 
 
-def by_hand_without_restarts(step: list[int]) -> list[int]:
-    """Indices that count: a later row at the same or a smaller step replaces a row."""
-    return [i for i, each in enumerate(step) if all(later > each for later in step[i + 1 :])]
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(2, 9)), min_size=1, max_size=5),
+    st.sampled_from([1, 10, 250]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_the_last_attempt_counts(attempts: list[tuple[int, int]], spacing: int, final: bool, reverse: bool) -> None:
+    """A log of attempts that each start at a checkpoint of the earlier one, with a final row at step 0."""
+    step, last = [], 0
+    for back, length in attempts:
+        start = max(1, last + 1 - back)
+        last = max(start + length - 1, start + 1)
+        step += [spacing * n for n in range(start, last + 1)]
+    step = [0, *step, *([0] * (final and len(step) > 2))]
+    forward = of(step, list(range(len(step))))
+    log = {"loss": forward.where(np.arange(len(step))[::-1]) if reverse and not final else forward}
+    kept, others = series.without_restarts(series.oldest_first(log)["loss"])
+    rows: dict[int, int] = {}
+    for i, each in enumerate(step[: len(step) - final * (len(step) > 3)]):
+        rows = {earlier: value for earlier, value in rows.items() if earlier < each} | {each: i}
+    assert dict(zip(kept.step.tolist(), kept.value.tolist(), strict=True)) == rows
+    assert len(kept.step) + sum(others.values()) == len(step) and np.all(np.diff(kept.step) > 0)
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [
+        ([10, 20, 30, 0], [0, 1, 2]),
+        ([10, 20, 30, 0, 0], [0, 1, 2]),
+        ([100, 200, 300, 400, 0, 3], [0, 1, 2, 3]),  # evaluations after training, by epoch
+        ([10, 20, 0, 30, 40, 0, 50], [0, 1, 3, 4, 6]),  # an evaluation at step 0 after each epoch
+        ([10, 20, 10, 30, 20, 40], [0, 1, 3, 5]),  # two processes wrote the log
+        ([10, 20, 30, 30, 40], [0, 1, 3, 4]),
+        ([10, 20, 30, 40, 20, 30], [0, 4, 5]),
+        ([1, 2, 4, 8, 16, 32, 64, 1, 2, 4], [7, 8, 9]),
+        ([1, 2, 4, 8, 16, 32, 64, 32, 64, 128], [0, 1, 2, 3, 4, 7, 8, 9]),
+        ([30, 20, 10, 0], [3, 2, 1, 0]),
+        ([20, 10], [0]),
+        ([7], [0]),
+    ],
+)
+def test_lower_steps_are_a_restart_only_if_they_continue(step: list[int], kept: list[int]) -> None:
+    log = {"loss": of(step, list(range(len(step)))), "other": of(step[:1])}
+    found, others = series.without_restarts(series.oldest_first(log)["loss"])
+    assert found.value.tolist() == kept and sum(others.values()) == len(step) - len(kept)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=25))
-def test_rows_that_a_restart_repeats_do_not_count(step: list[int]) -> None:
-    kept, dropped = series.without_restarts(of(step, list(range(len(step)))))
-    assert kept.value.tolist() == by_hand_without_restarts(step) and dropped == len(step) - len(kept.step)
-    assert np.all(np.diff(kept.step) > 0)
+def test_any_steps_are_put_in_order(step: list[int]) -> None:
+    found, others = series.without_restarts(of(step, list(range(len(step)))))
+    assert np.all(np.diff(found.step) > 0) and len(found.step) + sum(others.values()) == len(step)
+    assert bool(len(found.step)) == bool(step)
 
 
 @settings(deadline=None)
@@ -104,3 +147,7 @@ def test_seconds_per_step_leave_out_evaluations_restarts_and_the_start() -> None
     assert series.seconds_per_step(logged, step) is None  # every logged step evaluates
     assert series.seconds_per_step(logged.where(np.arange(7)), evaluations) is None  # too few
     assert series.seconds_per_step(logged._replace(seconds=np.full(len(step), np.nan)), evaluations) is None
+
+
+def test_a_log_without_metrics_has_no_order() -> None:
+    assert series.oldest_first({}) == {}

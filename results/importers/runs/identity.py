@@ -1,0 +1,203 @@
+"""Identity: recognizes copies of a run, and runs that are stored already, by their rows.
+
+Runs with the same seed and metaparameters have the same key. If the rows of one start the rows of another, both are the
+same run. A stored run is recognized in the same way, because the rows of a log only grow.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from results.importers.runs import series
+from results.importers.runs.runs import Run
+from results.importers.runs.series import Series
+from results.storage import commits
+from results.storage.commits import Commit
+
+Curves: TypeAlias = Mapping[str, Series]  # rows by metric
+Head: TypeAlias = tuple[str, str, int, int]  # a key, a metric, and the number and the hash of its first rows
+
+_NOT_TUNED = ("study", "trial", "run", "role", "status", "reason", "steps")
+
+
+class StoredTrial(NamedTuple):
+    """A stored run.
+
+    Attributes:
+      key: text of its seed and metaparameters.
+      tuned: names of its metaparameters, and "seed" if it has a seed.
+      steps: its last logged step.
+      curves: its stored rows.
+    """
+
+    key: str
+    tuned: frozenset[str]
+    steps: int
+    curves: Curves
+
+
+class Matches(NamedTuple):
+    """The runs of a study and their numbers in the store.
+
+    Attributes:
+      numbered: runs to store or to compare, by trial number.
+      new: numbers of runs that are not in the store.
+      extended: numbers of runs that continue a stored run.
+      shorter: runs of which the store has more rows, by trial number.
+    """
+
+    numbered: Mapping[int, Run]
+    new: frozenset[int]
+    extended: frozenset[int]
+    shorter: Mapping[int, Run]
+
+    def replacing(self) -> Mapping[int, Run]:
+        """Returns the runs to store if they replace stored runs that have changed or have more rows."""
+        return {**self.shorter, **self.numbered}
+
+
+def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
+    """Reads the trials of a stored study, by number."""
+    measured = commits.read_table(commit, "measurements")
+    trial, step = (measured[name].to_numpy() for name in ("trial", "step"))
+    columns = {name: measured[name] for name in commit.metrics}
+    logged = {name: (column.is_valid().to_numpy(), column.to_numpy()) for name, column in columns.items()}
+    trials = {}
+    for row in commits.read_table(commit, "trials").to_pylist():
+        rows = slice(*np.searchsorted(trial, [row["trial"], row["trial"] + 1]))
+        curves = {
+            name: Series(step[rows].astype(np.int64), step[rows], value[rows].astype(np.float64)).where(valid[rows])
+            for name, (valid, value) in logged.items()
+            if valid[rows].any()
+        }
+        values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
+        key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
+        trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
+    return trials
+
+
+def tuned(run: Run) -> frozenset[str]:
+    """Returns the names of a run's metaparameters, and "seed" if it has a seed."""
+    return frozenset(run.metaparameters) if run.seed is None else frozenset([*run.metaparameters, "seed"])
+
+
+def without_copies(runs: Sequence[Run]) -> list[Run]:
+    """Returns the runs in their order, without those whose rows start another run with the same key."""
+    longest_first = sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values()))
+    originals: dict[Head, list[Run]] = {}
+    kept = set[int]()
+    for run in longest_first:
+        heads = _heads(repr(run.key), run.logged)
+        near = (other for head, is_longest in heads.items() if is_longest for other in originals.get(head, ()))
+        if any(starts(run.logged, other.logged) for other in near):
+            continue
+        kept.add(id(run))
+        for head in heads:
+            originals.setdefault(head, []).append(run)
+    return [run for run in runs if id(run) in kept]
+
+
+def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
+    """Numbers the runs of a study. A stored run keeps its number, and others get new numbers.
+
+    A run that continues no stored run is a changed run if one with the same key is left that has a seed, or has more
+    than half of its rows in common. If not, it is new.
+    """
+    heads: dict[tuple[Head, bool], list[int]] = {}
+    same_key: dict[str, list[int]] = {}
+    for number, trial in trials.items():
+        same_key.setdefault(trial.key, []).append(number)
+        for head, is_longest in _heads(trial.key, trial.curves).items():
+            for shorter_run in {False, is_longest}:
+                heads.setdefault((head, shorter_run), []).append(number)
+    numbered: dict[int, Run] = {}
+    shorter: dict[int, Run] = {}
+    extended, others = set[int](), list[tuple[Run, Sequence[int]]]()
+    for run in runs:
+        key = repr(run.key)
+        candidates = sorted(_near(run, heads))
+        started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
+        longer = [number for number in candidates if _starts_stored(run, trials[number])]
+        if started:
+            number = max(started, key=lambda number: trials[number].steps)
+            numbered[number] = run
+            if number not in longer:
+                extended.add(number)
+        elif longer:
+            shorter[longer[0]] = run
+        else:
+            similar = [number for number in candidates if _is_similar(trials[number], run)]
+            others.append((run, similar if run.seed is None else same_key.get(key, [])))
+    new = []
+    for run, stored in others:
+        free = next((number for number in stored if number not in numbered), None)
+        if free is None:
+            new.append(run)
+        else:
+            numbered[free] = run
+    added = dict(enumerate(new, max(trials, default=-1) + 1))
+    return Matches(dict(sorted((numbered | added).items())), frozenset(added), frozenset(extended), shorter)
+
+
+def _near(run: Run, heads: Mapping[tuple[Head, bool], Sequence[int]]) -> set[int]:
+    """Returns the numbers of stored runs that may start a run, or start with it."""
+    counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
+    numbers = set[int]()
+    for curves in (run.logged, counted, run.metrics):
+        for head, is_longest in _heads(repr(run.key), curves).items():
+            numbers.update(heads.get((head, True), ()))
+            if is_longest:
+                numbers.update(heads.get((head, False), ()))
+    return numbers
+
+
+def _heads(key: str, curves: Curves) -> dict[Head, bool]:
+    """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
+    heads = {}
+    for name, rows in curves.items():
+        n, most = 1, (len(rows.step) + 1) // 2
+        while n <= most:
+            heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > most
+            n *= 2
+    return heads
+
+
+def _shared(a: Series, b: Series) -> int:
+    """Returns the number of equal rows at the start of two curves."""
+    n = min(len(a.step), len(b.step))
+    missing = np.isnan(a.value[:n]) & np.isnan(b.value[:n])
+    equal = (a.step[:n] == b.step[:n]) & ((a.value[:n] == b.value[:n]) | missing)
+    return n if equal.all() else int(np.argmin(equal))
+
+
+def starts(shorter: Curves, longer: Curves) -> bool:
+    """Returns whether each metric of one run starts that of another."""
+    return all(name in longer and _shared(rows, longer[name]) == len(rows.step) for name, rows in shorter.items())
+
+
+def _is_similar(trial: StoredTrial, run: Run) -> bool:
+    """Returns whether a log has more than half of the rows of a stored run, from the start."""
+    shared = (
+        max(_shared(rows, run.logged[name]), _shared(rows, run.metrics[name]))
+        for name, rows in trial.curves.items()
+        if name in run.metrics
+    )
+    return 2 * sum(shared) > sum(len(rows.step) for rows in trial.curves.values())
+
+
+def _starts_stored(run: Run, trial: StoredTrial) -> bool:
+    return run.steps <= trial.steps and starts(run.metrics, trial.curves)
+
+
+def _continues(trial: StoredTrial, run: Run) -> bool:
+    """Returns whether a stored run is the start of a run. No stored value changes, except by averaging more rows."""
+    return trial.steps <= run.steps and all(
+        name in run.metrics and _is_start(rows, run, name, trial.steps) for name, rows in trial.curves.items()
+    )
+
+
+def _is_start(stored: Series, run: Run, metric: str, steps: int) -> bool:
+    rows = series.without_restarts(run.logged[metric])[0]
+    then = series.averaged(rows.where(rows.step <= steps))[0]
+    return any(_shared(stored, curve) == len(stored.step) for curve in (run.metrics[metric], rows, then))

@@ -1,0 +1,192 @@
+"""Layout: the format of the logs in a folder, the pattern of their files, and their config file."""
+
+import contextlib
+import itertools
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from results.aliases import Fields
+from results.bad_input import BadInput
+from results.durable import Folder
+from results.importers import untrusted
+from results.importers.runs import logs, places, vocabulary
+from results.importers.runs.places import Place
+from results.importers.runs.run_map import CHART, MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, WANDB
+from results.importers.untrusted import ImportWarnings, Unusable
+
+CONFIG_BYTES = 256 << 10  # larger files are tokenizers and the like
+MOST_CONFIGS = 50  # files of a folder that are read
+_TELLING = re.compile("arg|conf|param|setting|option|hyper")
+_NUMBER = r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_EVENTS = "*tfevents*"
+# Patterns of the files of each format. The first format with a file is taken.
+_FILES = {
+    RAY: "**/progress.csv",
+    MLFLOW: "**/meta.yaml **/mlflow.db",
+    TRAINER: "**/trainer_state.json",
+    TENSORBOARD: f"**/{_EVENTS}",
+    "jsonl": "**/*.jsonl",
+    "csv": "**/*.csv",
+    "parquet": "**/*.parquet",
+    TEXT: "**/*.log **/*.txt **/*.out",
+}
+
+
+class Layout(NamedTuple):
+    """The logs in a folder.
+
+    Attributes:
+      format: format of the logs.
+      pattern: pattern of their files.
+      parts: names in the pattern.
+      run: pattern of the names of runs in a chart of W&B.
+      config: name of the config file, or an empty string.
+      entries: entries of the first run's config file, with dotted names.
+      places: files that match the pattern.
+    """
+
+    format: str
+    pattern: str
+    parts: Collection[str]
+    run: str
+    config: str
+    entries: Fields
+    places: Sequence[Place]
+
+
+def find(path: Folder, root: Folder) -> Layout:
+    """Returns the layout of the logs under a folder, or of one file. ``root`` is the folder, or that of the file.
+
+    Raises:
+      BadInput: there are no logs in a supported format.
+    """
+    format, paths, columns = _format(path, root)
+    run, parts = "", list[str]()
+    if format == TENSORBOARD:
+        pattern, parts = _events_pattern(paths)
+    elif format == MLFLOW:
+        pattern = paths[0] if len(paths) == 1 else "**/meta.yaml"
+    else:
+        pattern, parts = _pattern(paths)
+    if format == CHART:
+        run, parts = _named(vocabulary.chart_runs(columns), [])
+    matching = places.find(path, pattern, ImportWarnings())
+    config, entries = ("", {}) if format == MLFLOW else _config(matching[0], root)
+    return Layout(format, pattern, parts, run, config, entries, matching)
+
+
+def _format(path: Folder, root: Folder) -> tuple[str, list[str], list[str]]:
+    """Returns the format of the logs, the paths of their files, and the columns of the first file."""
+    for format, patterns in _FILES.items():
+        found = [place for pattern in patterns.split() for place in places.find(path, pattern, ImportWarnings())]
+        if format == RAY:
+            found = [place for place in found if (place.folder / "params.json").is_file()]
+        elif format == MLFLOW:
+            found = [place for place in found if place.name == "mlflow.db" or (place.folder / "metrics").is_dir()]
+        elif format == TRAINER:
+            found = _without_checkpoints(found)
+        if not found:
+            continue
+        columns = logs.column_names(found[0], format, root) if format in ("jsonl", "csv") else []
+        if vocabulary.chart_runs(columns):
+            format = CHART
+        elif "_step" in columns:
+            format = WANDB
+        return format, [place.path for place in found], columns
+    raise BadInput(
+        f"{path} has no TensorBoard event files, trainer_state.json, JSONL, CSV, Parquet or text, and no folders of "
+        "Ray or MLflow. docs/own-runs.md shows how to convert other logs."
+    )
+
+
+def _without_checkpoints(found: Sequence[Place]) -> list[Place]:
+    """Returns the logs of whole runs. Checkpoints hold the first part of a log, and are used if there is no other."""
+    whole = [place for place in found if not re.fullmatch(r"checkpoint-\d+", place.folder.name)]
+    runs = {place.folder for place in whole}
+    return whole + [place for place in found if not {place.folder, place.folder.parent} & runs]
+
+
+def _events_pattern(paths: Sequence[str]) -> tuple[str, list[str]]:
+    """Returns a pattern for event files. Folders of splits and of hyperparameters belong to the run above them."""
+    folders = {path.rpartition("/")[0] for path in paths}
+    runs = set[str]()
+    for folder in folders:
+        above, _, name = folder.rpartition("/")
+        runs.add(above if above and name.lower() in vocabulary.SPLITS else folder)
+    outer = [run for run in sorted(runs) if not runs & set(itertools.accumulate(run.split("/")[:-1], "{}/{}".format))]
+    pattern, names = _pattern([f"{run}/{_EVENTS}".strip("/") for run in outer])
+    if folders != set(outer) and not pattern.startswith("**/"):
+        pattern = pattern.replace(_EVENTS, f"**/{_EVENTS}")
+    return pattern, names
+
+
+def _pattern(paths: Sequence[str]) -> tuple[str, list[str]]:
+    """Returns a pattern that matches all paths, and the names of its parts."""
+    split = [path.split("/") for path in paths]
+    if len({len(parts) for parts in split}) > 1:
+        return f"**/{_wildcard([parts[-1] for parts in split])}", []
+    pattern, names = [], list[str]()
+    for texts in zip(*split, strict=True):
+        part, own = _named(texts, names)
+        pattern.append(part)
+        names += own
+    return "/".join(pattern), names
+
+
+def _wildcard(texts: Sequence[str]) -> str:
+    """Returns a text, or a pattern that matches all texts: their start, up to a digit, and their suffix."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    start = re.split(r"[\d.]", texts[0])[0]
+    suffix = texts[0].rpartition(".")[2]
+    start = start if all(text.startswith(start) for text in texts) else ""
+    return f"{start}*.{suffix}" if all(text.endswith(f".{suffix}") for text in texts) else f"{start}*"
+
+
+def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
+    """Returns a pattern for one part of all paths, with the names of its values, or with a wildcard."""
+    if len(set(texts)) == 1 and len(texts) > 1:
+        return texts[0], []
+    words = {name: names for name, names in vocabulary.NAMES.items() if name != "optimizer" and name not in taken}
+    expression = "|".join(f"(?P<{name}>{names.replace(' ', '|')})" for name, names in words.items())
+    found: list[str] = []
+
+    def value(match: re.Match[str]) -> str:
+        name = next(name for name, text in match.groupdict().items() if text and name != "value")
+        if name in found:
+            return match[0]
+        found.append(name)
+        return f"{match[0][: match.start('value') - match.start()]}{{{name}}}"
+
+    part = re.sub(rf"(?<![A-Za-z0-9])(?:{expression})[=_-]?(?P<value>{_NUMBER})(?![A-Za-z0-9])", value, texts[0])
+    if "optimizer" not in taken:
+        named = re.sub(rf"(?<![A-Za-z])(?:{vocabulary.OPTIMIZERS})(?![A-Za-z])", "{optimizer}", part, count=1)
+        found += ["optimizer"] if named != part else []
+        part = named
+    if found and all(places.compile_pattern(part).fullmatch(text) for text in texts):
+        return part, found
+    return _wildcard(texts), []
+
+
+def _config(place: Place, root: Folder) -> tuple[str, Fields]:
+    """Returns the name and the entries of the most telling config file in the run's folder, or in the next above it."""
+    folder = place.folder
+    while True:
+        best, entries = "", dict[str, Any]()
+        for name in _config_names(folder, root):
+            with contextlib.suppress(Unusable):
+                content = vocabulary.flat(logs.parse_config(untrusted.read_bytes(folder / name, root, CONFIG_BYTES)))
+                if name != place.name and vocabulary.known(content) > vocabulary.known(entries):
+                    best, entries = name, content
+        if best or folder in (root, folder.parent):
+            return best, entries
+        folder = folder.parent
+
+
+def _config_names(folder: Folder, root: Folder) -> list[str]:
+    with contextlib.suppress(Unusable), untrusted.open_folder(folder, root) as opened:
+        names = sorted(entry.name for entry in opened.entries() if entry.name.endswith((".json", ".yaml", ".yml")))
+        names.sort(key=lambda name: not _TELLING.search(name.lower()))
+        return [".hydra/config.yaml", *names[:MOST_CONFIGS]]
+    return []

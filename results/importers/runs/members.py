@@ -1,0 +1,150 @@
+"""Members: the files of each run, which are read and joined."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from results.bad_input import BadInput
+from results.durable import Folder
+from results.importers.runs import identity, logs, places
+from results.importers.runs.log import Log
+from results.importers.runs.places import Place
+from results.importers.runs.run_map import TENSORBOARD, TRAINER, Reference, RunMap, fields
+from results.importers.runs.series import Series
+from results.importers.untrusted import ImportWarnings, Unusable, brief
+
+OLDER, UNUSABLE = "older checkpoints", "unusable"  # reasons to skip files
+_CHECKPOINT = re.compile(r"(?P<run>(?:.*/)?)checkpoint-(?P<step>\d{1,18})/[^/]*")
+
+
+def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Iterator[Log]:
+    """Yields the log of each run under ``root``. Files and runs that cannot be used become warnings.
+
+    Args:
+      root: the imported folder, or one file.
+      run_map: the map.
+      warnings: receives the reasons, and the numbers of files, of skipped files and of refused runs.
+    """
+    base = root.parent if root.is_file() else root
+    groups = _files_of_runs(root, run_map, warnings)
+    read = (
+        log
+        for files in tqdm(groups, "runs", unit="file", disable=None)
+        for log in _read(files, run_map, base, warnings)
+    )
+    is_column = isinstance(run_map.run, Reference) and run_map.run.origin == "column"
+    yield from _across_files(read) if is_column and len(groups) > 1 else read
+
+
+def _across_files(read: Iterable[Log]) -> Iterator[Log]:
+    """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
+    runs: dict[str, list[list[Log]]] = {}
+    for log in sorted(read, key=_extent):
+        parts = runs.setdefault(log.name.removeprefix(log.place.path), [])
+        before = [part for part in parts if _extent(part[-1])[1] < _extent(log)[0] and part[0].columns == log.columns]
+        if len(before) > 1:
+            first, second = (part[-1].name for part in before[:2])
+            raise BadInput(f"{log.name} may continue {first} or {second}. Give different runs different names.")
+        if before:
+            before[0].append(log)
+        else:
+            parts.append([log])
+    for part in sorted((part for parts in runs.values() for part in parts), key=lambda part: part[0].name):
+        yield _joined(part)
+
+
+def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
+    """Returns the files of each run, or single files that contain several runs.
+
+    Files belong to the same run if the map's key run refers to the path, and all parts of the path that the map uses
+    are equal. Event files of TensorBoard in one folder belong to the same run by default, or
+    all below the folder before the last ``**/`` of the pattern.
+    """
+    found = places.find(root, run_map.files, warnings)
+    warnings.files = len(found) + warnings.skipped.total()
+    if run_map.format == TRAINER:
+        newest = {_checkpoint(place)[0]: place for place in sorted(found, key=lambda place: _checkpoint(place)[1])}
+        warnings.skipped[OLDER] = len(found) - len(newest)
+        found = sorted(newest.values(), key=lambda place: place.path)
+    parts = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "path"]
+    groups: dict[Any, list[Place]] = {}
+    for place in found:
+        if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
+            key: Any = tuple(place.parts[name] for name in parts)
+        else:
+            key = places.run_folder(place, run_map.files) if run_map.format == TENSORBOARD else place.path
+        groups.setdefault(key, []).append(place)
+    return list(groups.values())
+
+
+def _checkpoint(place: Place) -> tuple[str, int]:
+    """Returns the folder of a run, and the step of a checkpoint such as run/checkpoint-20/trainer_state.json."""
+    match = _CHECKPOINT.fullmatch(place.path)
+    return (match["run"], int(match["step"])) if match else (place.path, 0)
+
+
+def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
+    """Reads the files of one run, or one file with several runs."""
+    together = len(files) == 1 or run_map.format == TENSORBOARD
+    found: list[Log] = []
+    unusable = 0
+    for group in [files] if together else [[file] for file in files]:
+        content = list(logs.read(group, run_map, base))
+        runs = [log for log in content if isinstance(log, Log)]
+        faults = [fault for fault in content if not isinstance(fault, Log)]
+        for fault in faults:
+            warnings.add(*fault)
+        if faults and not runs:
+            warnings.skipped[UNUSABLE] += len(group)
+            unusable += 1
+        else:
+            warnings.refused += sum(name != group[0].path for name, _ in faults)
+        found += runs
+    if together or not found:
+        return found
+    try:
+        if unusable:
+            raise Unusable("is not imported, because another file of this run cannot be used")
+        return [_joined(found)]
+    except Unusable as error:
+        warnings.add(found[0].name, error)
+        warnings.refused += 1
+        return []
+
+
+def _joined(parts: Sequence[Log]) -> Log:
+    """Joins the logs in several files of one run, in the order of their steps. Raises Unusable if they disagree."""
+    first = parts[0]
+    joined: dict[str, list[tuple[Series, np.ndarray]]] = {}
+    offset = 0.0
+    for part in sorted(parts, key=_extent):
+        for name in first.columns.keys() & part.columns.keys():
+            if part.columns[name] != first.columns[name]:
+                raise Unusable(f"has another value in column {brief(name)} than {part.place.path}, of the same run")
+        logged = dict(part.series)
+        if "" in part.order:
+            logged[""] = part.rows
+        for tag, rows in logged.items():
+            earlier = joined.setdefault(tag, [])
+            copies = [other for other, _ in earlier if len(rows.step) and other.step.min() == rows.step.min()]
+            if tag and not all(identity.starts({tag: copy}, {tag: rows}) for copy in copies):
+                raise Unusable(f"has other values of {brief(tag)} than {part.place.path}, a file of the same run")
+            if len(rows.step):
+                joined[tag] = [*earlier[: len(earlier) - len(copies)], (rows, part.order[tag] + offset)]
+        offset += max((order.max() for order in part.order.values() if len(order)), default=0.0) + 1
+    series = {
+        tag: Series(*map(np.concatenate, zip(*(rows for rows, _ in pairs), strict=True)))
+        for tag, pairs in joined.items()
+        if pairs
+    }
+    order = {tag: np.concatenate([places for _, places in pairs]) for tag, pairs in joined.items() if pairs}
+    return first._replace(rows=series.pop("", first.rows), series=series, order=order)
+
+
+def _extent(log: Log) -> tuple[int, int]:
+    """Returns the first and the last step of a log."""
+    steps = [rows.step for rows in log.series.values()]
+    return min((int(step.min()) for step in steps), default=0), max((int(step.max()) for step in steps), default=0)
