@@ -60,17 +60,17 @@ class Matches(NamedTuple):
 def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
     """Reads the trials of a stored study, by number."""
     measured = commits.read_table(commit, "measurements")
-    trial, step = (measured[name].to_numpy() for name in ("trial", "step"))
-    columns = {name: measured[name] for name in commit.metrics}
-    logged = {name: (column.is_valid().to_numpy(), column.to_numpy()) for name, column in columns.items()}
+    trial, step = (measured[name].to_numpy().astype(np.int64) for name in ("trial", "step"))
     trials = {}
     for row in commits.read_table(commit, "trials").to_pylist():
-        rows = slice(*np.searchsorted(trial, [row["trial"], row["trial"] + 1]))
-        curves = {
-            name: Series(step[rows].astype(np.int64), step[rows], value[rows].astype(np.float64)).where(valid[rows])
-            for name, (valid, value) in logged.items()
-            if valid[rows].any()
-        }
+        start, end = np.searchsorted(trial, [row["trial"], row["trial"] + 1])
+        curves = {}
+        for name in commit.metrics:
+            values = measured[name].slice(start, end - start)
+            logged = values.is_valid().to_numpy()
+            if logged.any():
+                own = step[start:end]
+                curves[name] = Series(own, own, values.to_numpy().astype(np.float64)).where(logged)
         values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
         key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
         trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
