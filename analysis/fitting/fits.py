@@ -26,10 +26,9 @@ from analysis.fitting.curves import Curve, Points
 from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.narrowing import Narrowing
 from analysis.workload_studies import CURVE_COLUMNS
-from results import bounds, progress
+from results import bounds, definitions, progress
 from results.bad_input import BadInput, meaning, nearest, number_of
 from results.printing import Report, say
-from results.rules import definitions
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.

@@ -22,7 +22,7 @@ from analysis.payoff.known_runs import KnownTimes
 from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, PUBLISHED, Basis, StepTimes
 from analysis.payoff.time_to_target import LastDoubling, PayOff
 from analysis.trials import steps
-from results import progress, store
+from results import definitions, progress, store
 from results.aliases import Json, Strings
 from results.bad_input import BadInput, check_choice
 from results.durable import Folder
@@ -31,7 +31,6 @@ from results.papers import published_numbers
 from results.plans.recorded import EXAMPLES, SEQUENCES
 from results.plans.study import TargetRequest
 from results.printing import Report
-from results.rules import definitions
 
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (

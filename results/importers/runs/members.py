@@ -29,11 +29,9 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
       warnings: receives the reasons, and the numbers of files, of skipped files and of refused runs.
     """
     base = root.parent if root.is_file() else root
-    groups = _files_of_runs(root, run_map, warnings)
+    groups = files_of_runs(root, run_map, warnings)
     read = (
-        log
-        for files in tqdm(groups, "runs", unit="file", disable=None)
-        for log in _read(files, run_map, base, warnings)
+        log for files in tqdm(groups, "runs", unit="file", disable=None) for log in read(files, run_map, base, warnings)
     )
     is_column = isinstance(run_map.run, Reference) and run_map.run.origin == "column"
     yield from _across_files(read) if is_column and len(groups) > 1 else read
@@ -56,7 +54,7 @@ def _across_files(read: Iterable[Log]) -> Iterator[Log]:
         yield _joined(part)
 
 
-def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
+def files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
     """Returns the files of each run, or single files that contain several runs.
 
     Files belong to the same run if the map's key run refers to the path, and all parts of the path that the map uses
@@ -86,7 +84,7 @@ def _checkpoint(place: Place) -> tuple[str, int]:
     return (match["run"], int(match["step"])) if match else (place.path, 0)
 
 
-def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
+def read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
     """Reads the files of one run, or one file with several runs."""
     together = len(files) == 1 or run_map.format == TENSORBOARD
     found: list[Log] = []

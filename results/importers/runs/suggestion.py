@@ -104,7 +104,7 @@ def _look(path: Folder) -> Found:
     run_map = RunMap(format, layout.pattern, "", "", "", (), (), (layout.run,), layout.config, line=tuple(lines))
     if step:
         run_map = run_map._replace(step={"": Counter(step)})
-    runs = members.find(path, run_map, ImportWarnings())
+    runs = members.files_of_runs(path, run_map, ImportWarnings())
     read = [log for files in runs[:LOOKED_AT] for log in members.read(files, run_map, root, ImportWarnings())]
     entries = vocabulary.flat(read[0].config) if read else {}
     if format == TRAINER and layout.config:
