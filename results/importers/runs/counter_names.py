@@ -1,4 +1,4 @@
-"""Counter names: tells by the name of a column whether it counts steps, epochs, examples, tokens or time."""
+"""Counter names: the kind of counter in a column, by its name: steps, epochs, examples, tokens or time."""
 
 KINDS = {
     "step steps global_step iteration iterations iter iters update updates num_updates train_step": "steps",

@@ -159,7 +159,7 @@ class RunMap(NamedTuple):
         return self.step.get("", Counter(self.examples_seen or STEPS.get(self.format, "step")))
 
     def factors(self, metric: str = "") -> tuple[Field, ...]:
-        """Returns the values whose product is the number of steps per count. There are none if steps are counted."""
+        """Returns the values whose product is the number of steps per count. Empty if steps are counted."""
         if metric and metric in self.steps_per_epoch:
             return self.steps_per_epoch[metric]
         return self.steps_per_epoch.get("", ()) if self.in_epochs(metric) else ()
