@@ -1,4 +1,4 @@
-"""Counter names: tells by the name of a column whether it counts steps, epochs, examples, tokens or time."""
+"""Counter names: the kind of counter in a column, by its name: steps, epochs, examples, tokens or time."""
 
 EPOCHS = ("epoch", "epochs", "current_epoch", "training_iteration")
 KINDS = {

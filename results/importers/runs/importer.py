@@ -139,7 +139,7 @@ def _place(study: Recorded) -> tuple[Any, ...]:
 
 
 def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Sequence[Run]) -> Assigned:
-    """Numbers the runs of a study. Stored runs keep their numbers, and copies get none.
+    """Numbers the runs of a study. Stored runs keep their numbers, and copies get no number.
 
     Raises:
       BadInput: the store already has the same runs, imported with another map.

@@ -33,8 +33,7 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
     read = (
         log for files in tqdm(groups, "runs", unit="file", disable=None) for log in read(files, run_map, base, warnings)
     )
-    is_column = isinstance(run_map.run, Reference) and run_map.run.origin == "column"
-    yield from _across_files(read) if is_column and len(groups) > 1 else read
+    yield from _across_files(read) if run_map.run_columns() and len(groups) > 1 else read
 
 
 def _across_files(read: Iterable[Log]) -> Iterator[Log]:

@@ -4,6 +4,7 @@ You can review and edit every line of the suggested map before importing anythin
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,8 +105,7 @@ def _look(path: Folder) -> Found:
     run_map = RunMap(format, layout.pattern, "", "", "", (), (), (layout.run,), layout.config, line=tuple(lines))
     if step:
         run_map = run_map._replace(step={"": Counter(step)})
-    runs = members.files_of_runs(path, run_map, ImportWarnings())
-    read = [log for files in runs[:LOOKED_AT] for log in members.read(files, run_map, root, ImportWarnings())]
+    read = list(itertools.islice(members.logs_of_runs(path, run_map, ImportWarnings()), LOOKED_AT))
     entries = vocabulary.flat(read[0].config) if read else {}
     if format == TRAINER and layout.config:
         entries.pop("train_batch_size", None)  # of trainer_state.json: it is per device

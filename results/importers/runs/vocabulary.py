@@ -86,7 +86,7 @@ def batch_factors(entries: Fields) -> tuple[list[str], str]:
     if split and not replicas:
         return [], f"{part or size} times the number of copies of the model and of accumulated batches"
     devices = [replicas] if replicas else device_factors(entries)
-    factors = [part or size, *devices, *([accumulated] if accumulated else [])]
+    factors = [name for name in (part or size, *devices, accumulated) if name]
     unseen = [] if devices else ["the number of devices"]
     unseen += [] if accumulated else ["the number of accumulated batches"]
     if not part and len(factors) > 1:
