@@ -29,17 +29,16 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
       warnings: receives the reasons, and the numbers of files, of skipped files and of refused runs.
     """
     base = root.parent if root.is_file() else root
-    groups = files_of_runs(root, run_map, warnings)
-    read = (
-        log for files in tqdm(groups, "runs", unit="file", disable=None) for log in read(files, run_map, base, warnings)
-    )
-    yield from _across_files(read) if run_map.run_columns() and len(groups) > 1 else read
+    groups = _files_of_runs(root, run_map, warnings)
+    files = tqdm(groups, "runs", unit="file", disable=None)
+    found = (log for group in files for log in _read(group, run_map, base, warnings))
+    yield from _across_files(found) if run_map.run_columns() and len(groups) > 1 else found
 
 
-def _across_files(read: Iterable[Log]) -> Iterator[Log]:
+def _across_files(found: Iterable[Log]) -> Iterator[Log]:
     """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
     runs: dict[str, list[list[Log]]] = {}
-    for log in sorted(read, key=_extent):
+    for log in sorted(found, key=_extent):
         parts = runs.setdefault(log.name.removeprefix(log.place.path), [])
         before = [part for part in parts if _extent(part[-1])[1] < _extent(log)[0] and part[0].columns == log.columns]
         if len(before) > 1:
@@ -53,7 +52,7 @@ def _across_files(read: Iterable[Log]) -> Iterator[Log]:
         yield _joined(part)
 
 
-def files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
+def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
     """Returns the files of each run, or single files that contain several runs.
 
     Files belong to the same run if the map's key run refers to the path, and all parts of the path that the map uses
@@ -83,8 +82,15 @@ def _checkpoint(place: Place) -> tuple[str, int]:
     return (match["run"], int(match["step"])) if match else (place.path, 0)
 
 
-def read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
-    """Reads the files of one run, or one file with several runs."""
+def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: ImportWarnings) -> list[Log]:
+    """Reads the files of one run, or one file with several runs. Unusable files and runs become warnings.
+
+    Args:
+      files: the files.
+      run_map: the map.
+      base: the imported folder.
+      warnings: receives the reasons, and the numbers of skipped files and of refused runs.
+    """
     together = len(files) == 1 or run_map.format == TENSORBOARD
     found: list[Log] = []
     unusable = 0
