@@ -1,6 +1,6 @@
 """Names and meanings of the columns in every printed table."""
 
-from results.rules import definitions
+from results.plans import definitions
 
 # Components of the seconds per epoch, in the law that `epochs --fit` fits.
 TIMES = ("serial", "parallel", "communication")

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Mapping
 
-from results.rules import definitions
+from results.plans import definitions
 
 TOP = """\
 Numbers, regimes and figures from a store of results.

@@ -26,8 +26,8 @@ from analysis.fitting.extents import GAIN, UNKNOWN, Extent, Extents
 from analysis.fitting.narrowing import Narrowing
 from results import bounds, progress
 from results.bad_input import BadInput, meaning, nearest, number_of
+from results.plans import definitions
 from results.printing import Report
-from results.rules import definitions
 
 POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.

@@ -26,7 +26,7 @@ from analysis.fitting.profiles import (
 )
 from analysis.fitting.shapes import ShapeChecks, TrialEvidence
 from analysis.text import Verdict
-from results.rules import definitions
+from results.plans import definitions
 
 OCTAVES_BELIEVED = 4  # octaves beyond the data in which B* may lie, for the probabilities of regimes
 WITHIN = 1.2  # within a regime, the curve stays within 20 % of its limit

@@ -28,10 +28,10 @@ from results.bad_input import BadInput, check_choice
 from results.durable import Folder
 from results.located import located
 from results.papers import published_numbers
+from results.plans import definitions
 from results.plans.recorded import EXAMPLES, SEQUENCES
 from results.plans.study import TargetRequest
 from results.printing import Report
-from results.rules import definitions
 
 (DIFFERING,) = DIFFERS  # the column that separates subjects with the same names
 LIMITS = (

@@ -14,8 +14,8 @@ from analysis.payoff.time_to_target import LastDoubling
 from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 from results import progress
+from results.plans import definitions
 from results.printing import Report
-from results.rules import definitions
 
 TITLE = "Pay-off"
 # A phone shows only the first three.

@@ -1,7 +1,7 @@
 """Points: the answers in a release, with one row per study and target, ready for fitting."""
 
+from results.plans import definitions
 from results.plans.schema import BOOL, COUNTING, FLOAT64, INT32, INT64, KIND, TEXT, UINT32, Column
-from results.rules import definitions
 
 _FIT = "in the unit of the batch size, or null unless identified"
 _VERDICT = (

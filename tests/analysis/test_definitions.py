@@ -13,9 +13,9 @@ from analysis.fitting import fits, regimes
 from analysis.fitting.extents import efficient_up_to, pays_up_to
 from analysis.payoff import answers
 from analysis.report import curves_html, payoff_html
+from results.plans import definitions
 from results.plans.points import POINTS
 from results.plans.study import Target
-from results.rules import definitions
 from results.rules.answers import of_table
 
 ROOT = Path(__file__).parents[2]
