@@ -1,7 +1,7 @@
 """Extents: how far larger batches pay off and stay efficient, for any shape of the curve.
 
 Steps to target S are interpolated between batch sizes, linearly in log-log space. *Pays up to* is the batch size B
-after the last doubling with S(B / 2) / S(B) - 1 of at least the gain, if all doublings before it gain as much.
+after the last doubling with S(B / 2) / S(B) - 1 of at least the gain, if all doublings before it also do.
 *Efficient up to* is the largest B for which B S(B) is at most 1.2 times its minimum over the measured batch sizes. The
 critical batch size of Zhang et al. 2024, arXiv 2410.21676, is similar, but refers to B = 256 instead of the minimum.
 

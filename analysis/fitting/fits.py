@@ -114,7 +114,7 @@ def _bounds(points: Points) -> list[str]:
 
 
 def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = False) -> Extents | None:
-    """Returns how far larger batches pay off and stay efficient, or None if too few batch sizes are usable.
+    """Returns how far larger batches pay off and stay efficient, if enough batch sizes are usable.
 
     Args:
       points: points of a curve.
@@ -129,7 +129,7 @@ def extents_of(points: Points, gain: float = GAIN, *, assume_nothing: bool = Fal
 
 
 def data_of(points: Points) -> extents.Data | None:
-    """Returns the data for ``extents_of``, or None if fewer than ``FEWEST_BATCH_SIZES`` batch sizes are usable.
+    """Returns the data for ``extents_of``, if at least ``FEWEST_BATCH_SIZES`` batch sizes are usable.
 
     Batch sizes with extra trials use the expected best of ``points.trials``.
     """

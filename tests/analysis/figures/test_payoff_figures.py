@@ -83,7 +83,7 @@ def test_what_was_measured_on_one_device_is_seen_within_what_is_predicted_from_i
 def test_measured_and_predicted_are_lines_of_their_own():
     figure = drawn()
     told = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert told[0] == "measured: not identified"
+    assert told[0] == "measured: unknown"
     assert told[1].startswith(f"predicted by {step_times.WITHOUT_COMMUNICATION}: pays off up to ")
     assert told[2:] == ["perfect scaling"]
 
