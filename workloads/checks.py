@@ -44,7 +44,7 @@ def load(name: str, row: Dataset) -> Splits:
     for split, shape in shapes.items():
         if shape != shapes["validation"]:
             raise BadInput(f"{split} split of {name}: {shape} are {shapes['validation']} in the validation split")
-    return Splits(*map(splits.get, Splits._fields))  # type: ignore[arg-type]
+    return Splits(*map(splits.get, Splits._fields))
 
 
 def notes(row: Dataset, splits: Splits) -> Iterator[str]:
