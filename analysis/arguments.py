@@ -46,7 +46,7 @@ def parser() -> CommandParser:
 
     def command(name: str, summary: str, description: str, *shared: CommandParser) -> CommandParser:
         sub: CommandParser = commands.add_parser(name, help=summary, description=description, parents=shared)
-        sub.usage = "%(prog)s [OPTIONS]"
+        sub.usage = "%(prog)s [-h] [OPTIONS]"
         if name in listed:
             sub.add_argument(
                 "--help-columns", action="version", version=listed[name], help="list the columns, and exit"
@@ -71,7 +71,7 @@ def parser() -> CommandParser:
     summary = "further runs that narrow an answer most for their cost"
     _add_suggest(command("suggest", summary, help_text.SUGGEST, store, target, csv))
     compare = command("compare", "two stores or releases side by side", help_text.COMPARE, target, csv)
-    compare.usage = "%(prog)s A B [OPTIONS]"
+    compare.usage = "%(prog)s [-h] [OPTIONS] A B"
     for name in ("A", "B"):
         compare.add_argument(name.lower(), type=location, metavar=name, help="folder of a store or a release")
     _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, csv))
