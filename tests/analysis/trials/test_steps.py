@@ -26,7 +26,7 @@ from ..conftest import ERROR, Ran, plan, publish, sweep
 HEADER = (
     "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,trial,"
     "complete,infeasible,incomplete,seconds_per_epoch,"
-    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached,best_value,differs"
+    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached,best_value,unit,differs"
 )
 
 
@@ -57,10 +57,10 @@ def test_csv_is_exact(small, cli):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         HEADER,
-        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,,0.03,",
-        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,,0.03,",
-        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,,0.01,",
-        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,,0.2,",
+        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,,0.03,examples,",
+        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,,0.03,examples,",
+        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,,0.01,examples,",
+        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,,0.2,examples,",
     ]
 
 
@@ -214,7 +214,7 @@ def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, 
     question = ["--metric", "validation_error", "--value", "0.1"]
     code, out, err = cli("steps", "--store", folder, "--csv", *question, *arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,,{best},"]
+    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,,{best},examples,"]
 
 
 def test_the_released_rule_is_seen_in_the_table(folder, cli):
