@@ -154,7 +154,7 @@ def test_nothing_reached(folder, cli):
 def test_a_study_in_which_everything_failed_has_a_row(folder, cli):
     put(folder, [LOST] * 3)
     code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv")
-    assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear,")
+    assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear,examples,")
     assert "(0)" in err
 
 

@@ -164,7 +164,10 @@ def test_no_study_reached_anything(folder, cli):
 def test_a_store_in_which_everything_failed(folder, cli):
     publish(folder, plan(), {0: Ran([], "INCOMPLETE", "failed")}, metrics=(), emulated=None)
     code, out, _ = cli("steps", "--store", folder, "--csv")
-    assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,,,")
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,,,examples,",
+    )
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
@@ -323,7 +326,10 @@ def test_studies_without_targets_need_one(folder, cli):
     publish(folder, plan(targets=()), {0: Ran([(1, 0.05)])})
     code, _, err = cli("steps", "--store", folder)
     assert code == 2
-    assert "Set one with --metric and --value (recorded metrics: test_error)." in err
+    assert (
+        "Set one with --metric and --value, such as --metric test_error --value 0.05, which every batch size reaches"
+        in err
+    )
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
