@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import next_runs, points
-from analysis.columns import PAYOFF
+from analysis.columns import FITS, PAYOFF
 from analysis.fitting import curve_fits, fits, search_growth
 from analysis.fitting.extents import UNKNOWN
 from analysis.payoff import answers
@@ -17,6 +17,7 @@ from analysis.plotting import verdicts
 from analysis.report import workload_rows
 from analysis.trials import metaparameters
 from results import store
+from sweeps.__main__ import _reached
 
 from .conftest import Ran, plan, publish
 
@@ -156,3 +157,33 @@ def test_a_lower_end_beside_steps_counts(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "points.csv").write_text("batch_size,steps,steps_high\n1,2,3\n")
     code, _, err = cli("fit", "--points", tmp_path / "points.csv")
     assert code == 2 and "columns steps and steps_high, which mean the same" in err
+
+
+def test_a_store_without_targets_proposes_one_that_all_reach(tmp_path: Path, cli: Cli) -> None:
+    for size, lowest in ((16, 0.0312), (64, 0.05111), (256, 0.02)):
+        publish(tmp_path, plan(batch_size=size, targets=(), stop="budget"), {0: Ran([(10, 0.9), (20, lowest)])})
+    code, _, err = cli("payoff", "--store", tmp_path)
+    assert code == 2 and "such as --metric test_error --value 0.0512, which every batch size reaches" in err
+    _, out, _ = cli("steps", "--store", tmp_path, "--csv", "--metric", "test_error", "--value", "0.0512")
+    assert pd.read_csv(io.StringIO(out))["steps_high"].tolist() == [20, 20, 20]
+
+
+def test_the_end_of_a_sweep_counts_trials_at_the_target(tmp_path: Path) -> None:
+    rows = {16: fine(16), 32: first(32), 64: [(50, 0.9)]}
+    names = []
+    for size, evaluations in rows.items():
+        study = plan(batch_size=size, budget_steps=10**6, trials=2)
+        publish(tmp_path, study, {0: Ran(evaluations), 1: Ran([(50, 0.9)])})
+        names.append(study.name)
+    counts, notes = _reached(tmp_path, names)
+    assert [counts[name] for name in names] == [1, 1, 0]
+    assert len(notes) == 2 and "at their first evaluation" in notes[0] and "no trial reached" in notes[1]
+
+
+def test_doubts_about_the_search_are_printed_with_extents() -> None:
+    """The table of fit marks the answers that depend on the search, as the page and payoff do."""
+    row = dict.fromkeys(FITS, float("nan")) | {"pays_up_to": 64.0, "pays_up_to_low": 50.0, "pays_up_to_high": 90.0}
+    row |= {"pays_verdict": "identified", "efficient_verdict": "not_identified", "verdict": "not_identified"}
+    for doubts, words in (("space", "64.0 [50.0, 90.0], in doubt"), ("slope", "64.0 [50.0, 90.0]"), ("", "64.0")):
+        line = fits.as_text(pd.DataFrame([row | {"doubts": doubts, "reason": ""}])).splitlines()[1]
+        assert words in line and ("in doubt" in line) == (doubts == "space")

@@ -40,7 +40,7 @@ def test_gains_and_answers_are_written(figure):
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == [
         "TPU v5p, published: pays off up to at least 4,096 chips",
-        "TPU v5e, published: not identified",
+        "TPU v5e, published: unknown",
         "TPU v6e, published: pays off up to at least 2,048 chips",
         "one run",
         "perfect scaling",

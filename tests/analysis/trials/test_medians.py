@@ -20,7 +20,7 @@ NAMES = "digits,fully_connected_64,sgd"
 HEADER = (
     "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,band_low,band_high,"
     "trials_per_point,trials,reached,undecided,success,success_low,success_high,expected_steps_low,"
-    "expected_steps_high,relative_improvement,sampled_enough,at_edge,differs"
+    "expected_steps_high,relative_improvement,sampled_enough,at_edge,unit,differs"
 )
 BUDGET = 80
 
@@ -55,7 +55,7 @@ def test_csv_is_exact(folder, cli):
     fall = (1.5**20 * 2**10 * 2.5**4 * 3) ** (1 / 70) - 1
     assert out.splitlines() == [
         HEADER,
-        f"{NAMES},16,test_error,0.1,40,50,20,,1,8,5,0,0.625,0.2892,0.8889,48.0,64.0,{fall:.4g},no,unclear,",
+        f"{NAMES},16,test_error,0.1,40,50,20,,1,8,5,0,0.625,0.2892,0.8889,48.0,64.0,{fall:.4g},no,unclear,examples,",
     ]
 
 
@@ -134,7 +134,7 @@ def test_the_text_says_both_verdicts_and_what_they_mean(folder, cli):
     code, out, err = cli("steps", "--store", folder, "--rule", "median")
     lines = out.splitlines()
     assert (code, err) == (0, "")
-    assert "test_error ≤ 0.1          16       23" in lines[1]
+    assert "test_error ≤ 0.1  examples          16       23" in lines[1]
     assert "(19, 20]" in lines[1] and "yes" in lines[1] and "100%" in lines[1]
     assert "  no  " in lines[2] and lines[2].endswith("learning_rate high")
     assert "momentum" not in out
@@ -154,7 +154,7 @@ def test_nothing_reached(folder, cli):
 def test_a_study_in_which_everything_failed_has_a_row(folder, cli):
     put(folder, [LOST] * 3)
     code, out, err = cli("steps", "--store", folder, "--rule", "median", "--csv")
-    assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear,")
+    assert (code, out.splitlines()[1]) == (0, f"{NAMES},16,test_error,0.1,,,,,1,0,,,,,,,,,unclear,unclear,examples,")
     assert "(0)" in err
 
 

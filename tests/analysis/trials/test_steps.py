@@ -26,7 +26,7 @@ from ..conftest import ERROR, Ran, plan, publish, sweep
 HEADER = (
     "dataset,model,optimizer,batch_size,target_metric,target_value,steps_low,steps_high,trial,"
     "complete,infeasible,incomplete,seconds_per_epoch,"
-    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached,best_value,differs"
+    "confirmed_low,confirmed_high,confirmed_trial,repeats,repeats_reached,best_value,unit,differs"
 )
 
 
@@ -57,10 +57,10 @@ def test_csv_is_exact(small, cli):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         HEADER,
-        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,,0.03,",
-        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,,0.03,",
-        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,,0.01,",
-        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,,0.2,",
+        "digits,fully_connected_64,momentum,16,test_error,0.05,1,2,0,2,0,0,0.25,,,,,,0.03,examples,",
+        "digits,fully_connected_64,momentum,16,test_error,0.1,0,1,0,2,0,0,0.25,,,,,,0.03,examples,",
+        "digits,fully_connected_64,sgd,16,test_error,0.1,2,4,0,3,1,1,1.5,,,,,,0.01,examples,",
+        "digits,fully_connected_64,sgd,32,test_error,0.1,,,,1,0,0,,,,,,,0.2,examples,",
     ]
 
 
@@ -164,7 +164,10 @@ def test_no_study_reached_anything(folder, cli):
 def test_a_store_in_which_everything_failed(folder, cli):
     publish(folder, plan(), {0: Ran([], "INCOMPLETE", "failed")}, metrics=(), emulated=None)
     code, out, _ = cli("steps", "--store", folder, "--csv")
-    assert (code, out.splitlines()[1]) == (0, "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,,,")
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "digits,fully_connected_64,sgd,16,test_error,0.1,,,,0,0,1,,,,,,,,examples,",
+    )
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "1")[2] == (
         "error: unknown metric 'test_error'; choices: none\n"
     )
@@ -214,7 +217,7 @@ def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, 
     question = ["--metric", "validation_error", "--value", "0.1"]
     code, out, err = cli("steps", "--store", folder, "--csv", *question, *arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,,{best},"]
+    assert out.splitlines()[1:] == [f"a/b,m,o,8,validation_error,0.1,{answer},3,1,0,,,,,,,{best},examples,"]
 
 
 def test_the_released_rule_is_seen_in_the_table(folder, cli):
@@ -323,7 +326,10 @@ def test_studies_without_targets_need_one(folder, cli):
     publish(folder, plan(targets=()), {0: Ran([(1, 0.05)])})
     code, _, err = cli("steps", "--store", folder)
     assert code == 2
-    assert "Set one with --metric and --value (recorded metrics: test_error)." in err
+    assert (
+        "Set one with --metric and --value, such as --metric test_error --value 0.05, which every batch size reaches"
+        in err
+    )
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
