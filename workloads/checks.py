@@ -31,7 +31,10 @@ def load(name: str, row: Dataset) -> Splits:
 
     splits = called(f"dataset {name} cannot be loaded", checked)
     streamed = row.feed or row.draw
-    for split in ("validation", *row.splits, *(() if streamed else ("train",))):
+    needed = ["validation", *row.splits]
+    if not streamed:
+        needed.append("train")
+    for split in needed:
         if split not in splits:
             raise BadInput(f"dataset {name} needs a {split} split. Let load return one.")
     counts = {split: len(of.labels) for split, of in splits.items()}
