@@ -418,8 +418,8 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
 def end_all(workers: Sequence[Worker]) -> list[int]:
     """Ends processes after they have reported finished trials and saved running trials. Returns their exit codes."""
     for one in workers:
+        one.process.terminate()  # before the pipe closes, because a worker whose reports fail also stops
         one.orders.close()
-        one.process.terminate()
     deadline = time.monotonic() + END_SECONDS
     for one in workers:
         with contextlib.suppress(subprocess.TimeoutExpired):
