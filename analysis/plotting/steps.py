@@ -136,7 +136,7 @@ def _draw(
 ) -> None:
     points_fit = one.selected
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
-    draw.measurements(ax, points_fit.points, style, None, factor=factor, size=4.2, evaluated=evaluated)
+    draw.measurements(ax, points_fit.points, style, factor=factor, size=4.2, evaluated=evaluated)
     if one.missed:
         draw.missed_budgets(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
     if points_fit.fit:

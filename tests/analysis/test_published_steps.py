@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import published_steps, step_errors
+from analysis import published_steps
 from analysis.__main__ import main
 from analysis.published_steps import COMPARED, DENSE, GPU, GPU_MIXTURE, MIXTURE, REASONS, PublishedStep
-from analysis.step_errors import Fitting, Summary, summary
 from results.bad_input import BadInput
 from results.costs import decoder_counts, predictions, step_model
 from results.costs.hardware import CORES, peak
@@ -23,6 +23,10 @@ from results.costs.step_model import Constants, Step
 from results.papers import published_numbers
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+import step_errors  # type: ignore[import-not-found]  # noqa: E402
+from step_errors import Fitting, Summary, summary  # noqa: E402
+
 PUBLISHED = list(csv.DictReader((ROOT / "results/papers/step_times.csv").read_text().splitlines()))
 ALL, STATUSES = published_steps.load()
 STEPS = [one for one in ALL if not one.validation]  # rows that were read before the fit
