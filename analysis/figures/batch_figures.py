@@ -77,7 +77,7 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
     first = style is draw.SELECTED
     if points_fit.fit:
         draw.band(ax, points_fit.fit, style, alpha=0.18 if both else 0.25, label="90 % region" if first else None)
-        draw.fit_line(ax, points_fit.fit, style, None)
+        draw.fit_line(ax, points_fit.fit, style)
     if examples is not None:
         draw.perfect_scaling(ax, examples, style.color if both else INK, "perfect scaling" if first else None)
 
@@ -150,7 +150,7 @@ def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
         else:
             draw.repeated_medians(ax, one.confirmations, style, bars=False)
         if points_fit.fit:
-            draw.fit_line(ax, points_fit.fit, style, None)
+            draw.fit_line(ax, points_fit.fit, style)
             draw.ring(ax, points_fit, style)
 
 

@@ -235,7 +235,7 @@ def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float
     )
 
 
-def fit_line(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
+def fit_line(ax: Axes, fit: regimes.Fit, style: Style, *, factor: float = 1.0) -> None:
     """Draws the fitted curve, divided by ``factor``, from the smallest to the largest batch size."""
     across = _between(fit)
     ax.plot(
@@ -244,7 +244,6 @@ def fit_line(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, fac
         color=style.color,
         linestyle=style.line,
         linewidth=1.6,
-        label=label,
         zorder=3,
     )
 
@@ -259,7 +258,7 @@ def band(
     label: str | None = "90 % region",
 ) -> None:
     """Shades the 90 % region of a fit, divided by ``factor``."""
-    if not (fit.profile.misfit <= fit.bound).any():
+    if not len(fit.allowed[0]):
         return  # the region is narrower than the profile's grid, and therefore as narrow as the line
     across = _between(fit)
     low, high = (end / factor for end in regimes.band(fit, across))
