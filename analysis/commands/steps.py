@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> None:
     """Prints one row per study and target."""
     request, rule = requested_target(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
-    notes = []
+    notes: list[str] = []
     if options.rule == "released":
         overview, notes = steps.without_pruned(overview, target, "--rule released")
     table = steps.add_best(steps.table(overview, target), overview)
