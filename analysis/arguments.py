@@ -1,7 +1,8 @@
 """Arguments and --help for every command of `python -m analysis`."""
 
 import argparse
-from typing import Any
+import functools
+from typing import Any, NoReturn
 
 from analysis import columns, help_text, kind_views
 from analysis.help_text import meanings
@@ -53,8 +54,7 @@ def parser() -> CommandParser:
             )
         return sub
 
-    description = help_text.STEPS + help_text.MEDIANS
-    _add_steps(command("steps", "steps to target of every study", description, store, target, csv))
+    _add_steps(command("steps", "steps to target of every study", help_text.STEPS, store, target, csv))
     description = help_text.FIT + help_text.FIT_LIMITS
     _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
     description = help_text.COVERAGE + help_text.COVERAGE_OF_CORES
@@ -85,10 +85,8 @@ def parser() -> CommandParser:
 def _columns() -> dict[str, str]:
     """Returns the text of ``--help-columns`` by command."""
     h, c = help_text, columns
-    last = c.UNIT | c.DIFFERS
-    of_steps = meanings(c.STEPS | c.CONFIRMED | c.BEST | last)
     texts = {
-        "steps": h.STEPS_COLUMNS + of_steps + h.MEDIANS_COLUMNS + meanings(c.MEDIANS | last),
+        "steps": h.STEPS_COLUMNS + meanings(c.STEPS | c.CONFIRMED | c.BEST | c.UNIT | c.DIFFERS),
         "fit": h.FIT_COLUMNS + meanings(c.UNIT | c.PAIRS | c.FITS),
         "coverage": h.COVERAGE_OF_FITS
         + meanings(c.COVERAGE)
@@ -135,17 +133,26 @@ def _add_target(sub: CommandParser) -> None:
     )
 
 
+def _removed(option: str, _: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(f"{option} was removed. fit and payoff use the expected best of k trials")
+
+
+def _rule(name: str) -> str:
+    return _removed("--rule median", name) if name == "median" else name
+
+
 def _add_steps(sub: CommandParser) -> None:
     sub.add_argument(
         "--rule",
-        choices=(*RULES, "median"),
+        type=_rule,
+        choices=RULES,
         default="minimum",
         metavar="RULE",
-        help="how trials give an answer: minimum, released or median (minimum)",
+        help="how trials give an answer: minimum or released (minimum)",
     )
     sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
-    sub.add_argument("--k", type=int, metavar="N", help="trials of each study that count (with --rule median)")
-    sub.add_argument("--best-of", type=int, metavar="N", help="trials of one search (with --rule median)")
+    for flag in ("--k", "--best-of"):
+        sub.add_argument(flag, type=functools.partial(_removed, "--rule median"), help=argparse.SUPPRESS)
 
 
 def _counts(words: str) -> list[int]:
@@ -250,7 +257,7 @@ def _add_figures(sub: CommandParser) -> None:
     sub.add_argument(
         "--steps", type=int, action="append", default=[], metavar="N", help="budget of --kind budget or scatter"
     )
-    sub.add_argument("--best-of", type=_counts, default=[], metavar="K,...", help="trials of --kind searches")
+    sub.add_argument("--best-of", type=functools.partial(_removed, "--kind searches"), help=argparse.SUPPRESS)
     sub.add_argument("--rule", choices=("minimum", "released"), help="trials that count for --kind (minimum)")
     sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
     sub.add_argument("--metric", help="use this metric instead of the studies' own targets")

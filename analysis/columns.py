@@ -31,7 +31,6 @@ STEPS = {
     "incomplete": "trials that were pruned, lost, failed or ran out of time",
     "seconds_per_epoch": "from the newest run that measured it (empty for emulated devices)",
 }
-NAMING = tuple(STEPS)[:6]
 # Results of repeats with new seeds, by the minimum rule; see ``fitting.confirmations``.
 CONFIRMED = {
     "confirmed_low": "the median of the reporting repeats lies above this number of steps ...",
@@ -40,7 +39,7 @@ CONFIRMED = {
     "repeats": "reporting repeats, each with a new seed",
     "repeats_reached": "repeats that reached the target",
 }
-# At the end: by the rules minimum and released, and by every rule.
+# At the end.
 BEST = {
     "best_value": "the lowest value of the metric over the trials that count (empty if not measured)",
 }
@@ -48,26 +47,6 @@ UNIT = {"unit": "unit of the batch sizes: examples, sequences with their length,
 DIFFERS = {
     "differs": "fields that separate its curve from others with the same names and target, such as pruning=exact",
 }
-# After the naming columns, by the rule median.
-MEDIANS = {
-    "steps_low": "the median of the best of trials_per_point trials lies above this number of steps ...",
-    "steps_high": "... and at or below this. Both are empty if at least half of such searches never reach the target",
-    "band_low": "95 % lower bound of the true median (empty if trials_per_point is too large for one)",
-    "band_high": "95 % upper bound of the true median (empty if too few trials ran or reached the target)",
-    "trials_per_point": "trials per search: the k' of the median best of k'",
-    "trials": "trials used for the estimate: the first that count, the same number for every study of a curve",
-    "reached": "trials that reached the target",
-    "undecided": "trials stopped too early to decide, for which every interval allows any outcome",
-    "success": "share of the trials that reached the target",
-    "success_low": "95 % lower bound of the probability that a trial reaches it",
-    "success_high": "95 % upper bound of this probability",
-    "expected_steps_low": "E[steps | reached] / P(reached): above this many steps until a trial reaches it ...",
-    "expected_steps_high": "... and at most this many, without sampling error (empty if unknown)",
-    "relative_improvement": "how much more the best of half the trials takes than the best of all: .1 is 10 %",
-    "sampled_enough": "yes: the best stays within 10 % from half of the trials to all, no: it does not, or unclear",
-    "at_edge": "range ends where the best trials cluster: learning_rate high (with ? perhaps), no, or unclear",
-}
-MEDIAN_COLUMNS = {name: STEPS[name] for name in NAMING} | MEDIANS
 
 # Columns of fit, before those of the fit itself: which fit of the curve it is.
 PAIRS = {

@@ -7,23 +7,26 @@ intervals that their verdicts report are disjoint. Times on the same kind of dev
 epoch in one store is faster than the fastest epoch in the other.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from analysis.cores import factorizations
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
-from analysis.trials import best_of, trials
+from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results.als import COMPUTATION
 
 FEWEST_EPOCHS = 3  # minimum epochs for judging times
+TAIL = 0.05  # error probability of each end of a 90 % band
 REACHED, NOT_REACHED = "reached", "not reached"
 
 T = TypeVar("T")
@@ -192,19 +195,44 @@ def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
     count = min(a.k, b.k)
     if not count:
         return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", "no trial that counts in one place")
-    best = best_of.largest_with_band(count)
-    bands = [best_of.median(*trials.bounds(one.rows_in_k.iloc[:count]), best) for one in (a, b)]
-    low, high = ([getattr(band, end) for band in bands] for end in ("band_low", "band_high"))
-    if any(np.isnan([band.band_low, band.band_high]).all() for band in bands):
+    best = largest_with_band(count)
+    bands = [band(*trials.bounds(one.rows_in_k.iloc[:count]), best) for one in (a, b)]
+    if np.isnan(bands).all(axis=1).any():
         trials_are = "1 trial is" if count == 1 else f"{count} trials are"
         why = f"independent, but {trials_are} too few for a band"
         return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", why)
     one, other = (
         Reading(np.nan_to_num(at), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")
-        for at, end in zip(low, high, strict=True)
+        for at, end in bands
     )
     why = f"independent: 90 % bands of the median best of {best}, from {count} trials each"
     return Finding(one, other, _verdict(one, other), why)
+
+
+def largest_with_band(n: int) -> int:
+    """Returns the largest k >= 1 for which the band from n trials has a lower end: .5^(n/k) ≤ .05, so k ≤ .23 n."""
+    return max(1, int(n / math.log2(1 / TAIL)))
+
+
+def band(low: np.ndarray, high: np.ndarray, k: int) -> tuple[float, float]:
+    """Returns a 90 % band for the median number of steps of the best trial in random searches of k trials.
+
+    The best of k random trials is at most x with probability 1 − (1 − F(x))^k, so its median is the quantile q = 1 −
+    .5^(1/k) of single trials. The band uses ranks, without assuming a distribution of steps: the number of trials below
+    this quantile has the distribution Binomial(n, q). It is valid for any steps within the trials' intervals.
+
+    Args:
+      low, high: float64[n]. Trial i needed more than low[i] and at most high[i] steps. Both are +inf if the trial never
+        reached the target.
+      k: 1 ≤ k ≤ n.
+
+    Returns:
+      The ends of (first, second], each a 95 % bound. An end is NaN if there are too few trials for it.
+    """
+    n = len(low)
+    below = special.bdtr(np.arange(n), n, -np.expm1(-math.log(2) / k))  # P(at most 0, 1, ... n - 1 trials)
+    first, last = int((below <= TAIL).sum()), int((below < 1 - TAIL).sum())
+    return np.sort(low)[first - 1] if first else math.nan, np.sort(high)[last] if last < n else math.nan
 
 
 def _verdict(a: Reading, b: Reading) -> str:

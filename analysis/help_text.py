@@ -28,48 +28,16 @@ STEPS = f"""\
   python -m analysis steps --store results/local --csv > steps.csv
   python -m analysis steps --store results/local --metric test_error --value 0.05
   python -m analysis steps --store results/published --metric validation_error --value 0.01 --rule released
-  python -m analysis steps --store results/local --rule median
-  python -m analysis steps --store results/local --rule median --k 100 --best-of 20 --csv > medians.csv
 
 --rule minimum    a trial reaches a target at or below its value, and all trials count, however they ended
 --rule released   the analysis published with Shallue et al. (2018): a trial must be strictly below the value, and only
                   the first COMPLETE trials of each study count, by number: --first 100, or all if there are fewer
---rule median     the steps within which half of all searches of k' trials succeed, with a 90 % band and two verdicts
-                  on the number of trials and on the search space (see below)
+
+Pruning cuts losing trials short, so only --rule minimum works for pruned studies. Run them with pruning=off for the
+other.
 """
 STEPS_COLUMNS = """\
-columns of --csv, one row per study and target, with the rules minimum and released:
-"""
-MEDIANS = """
---rule median: the minimum over trials falls as more of them run, partly by luck. The median best of k' does not. Half
-of all random searches of k' trials reach their target within this number of steps. It is estimated from the k trials
-of each study.
-
---k N        use the first N trials of every study. The default is the smallest number of trials of any study of the
-             curve. A study with fewer trials has no answer.
---best-of N  k', the trials of one search. The default is the largest k' whose band has a lower end, .23 k.
-
-Trials count if they diverged, used up their budget or reached the target. Trials that a time limit stopped, or that
-ended for an unrecorded reason, also count, because poor progress may be the reason they were stopped. They had not
-reached the target, and every interval allows for any later outcome. Trials that were lost, failed or never reached an
-evaluation are left out.
-The band is distribution-free. It uses order statistics of the k trials and puts diverged ones at infinity. Each end by
-itself is a 95 % bound. The bounds of success are those of Clopper and Pearson. Both assume independent trials. Trials
-of a scrambled Halton search are more evenly spread, so the bands are wider than necessary, and the medians are those
-of random search.
-
-Sampled enough? The answer is no if the best of half of the k trials takes more than 10 % more steps than the best of
-all, as a geometric mean over all halves (their median would depend on the best two trials only). It is yes if it does
-not, and if the bands of the median best of k/8.6 and of k/4.3 also lie within 10 % of each other. Otherwise it is
-unclear.
-At an edge: the best tenth of the trials, at least three, cluster at an end of a range in its own scale (LOG, ...).
-Half of them lie in the outer tenth of the range. With a ?, they are closer to the end than by chance and not detached
-from it. Below 30 trials the answer is never no, because so few trials often miss an optimum at the edge.
-
-Pruning cuts losing trials short, so only --rule minimum works for pruned studies. Run them with pruning=off for others.
-"""
-MEDIANS_COLUMNS = """
-columns of --csv with the rule median, after those up to target_value:
+columns of --csv, one row per study and target:
 """
 _GAIN = definitions.PAYS_UP_TO.format(gain="--gain")
 _ANSWERS = (
@@ -269,7 +237,7 @@ Without --name and --kind, it draws all figures that the store has studies for. 
 workloads in the store, by the rule of the paper. Missing ones are listed in one line, or one per line with --name.
 A kind can be drawn from any studies over batch sizes: --where takes conditions on dataset, model, optimizer,
 batch_size, schedule, seed, pruning, stop and source, with * for any text. All conditions of one --where must hold.
-Several --where select more studies. steps_to_target, optimizers, summary and best_of are also kinds.
+Several --where select more studies. steps_to_target, optimizers and summary are also kinds.
 """
 REPORT = """\
 A store or a release as one page: curves with tooltips, filters and links, workloads with verdicts and regimes,

@@ -15,7 +15,7 @@ from results.costs.decoder_counts import Decoder
 from results.costs.hardware import CORES, HARDWARE
 from results.costs.predictions import class_of
 from results.costs.step_constants import ANCHORED_RANGE, CONSTANTS, DENSE as DENSE_CLASS, RANGES
-from results.costs.step_model import AXES, Constants, Step, Terms
+from results.costs.step_model import AXES, Step, Terms
 from results.papers import published_numbers
 
 COMPARED = "compared"
@@ -55,7 +55,6 @@ class PublishedStep(NamedTuple):
       step: the step as described to the cost model.
       seconds: published seconds, or seconds derived from published FLOPs per second.
       stated: whether the source reports the seconds directly.
-      series: name of a series of steps that differ only in the number of chips.
       validation: whether the row was read after the model was chosen and fitted, so that it only checks predictions.
     """
 
@@ -70,7 +69,6 @@ class PublishedStep(NamedTuple):
     step: Step
     seconds: float
     stated: bool
-    series: tuple[object, ...]
     validation: bool = False
 
 
@@ -154,10 +152,9 @@ def _published(row: Mapping[str, Any], decoder: Decoder) -> PublishedStep:
     on_gpus = HARDWARE[step.row].axes == 1
     dense, mixture = (GPU, GPU_MIXTURE) if on_gpus else (DENSE, MIXTURE)
     subset = mixture if decoder.experts else dense
-    series = (row["source"], row["model"], chip, row["precision"], step.kept, length, batch / chips)
     stated = row["step_seconds"] is not None
     names = row["row"], row["source"], row["framework"] or row["source"], row["model"], chip, chips, row["mesh"]
-    return PublishedStep(*names, subset, step, float(seconds), stated, series, row["validation"] == "yes")
+    return PublishedStep(*names, subset, step, float(seconds), stated, row["validation"] == "yes")
 
 
 def flops(decoder: Decoder, length: int, *, causal: bool = False) -> float:
@@ -199,11 +196,6 @@ def _of_layouts(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
 def arrays(steps: Sequence[PublishedStep]) -> Terms:
     """Returns the terms of several steps as arrays, with one entry per step."""
     return Terms(*map(np.array, zip(*(step_model.terms(one.step) for one in steps), strict=True)))
-
-
-def predicted(steps: Sequence[PublishedStep], constants: Constants = CONSTANTS) -> np.ndarray:
-    """Returns the predicted seconds of several steps."""
-    return np.asarray(step_model.parts(arrays(steps), constants).step)
 
 
 def table(anchor: str | None = None) -> pd.DataFrame:

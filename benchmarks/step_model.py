@@ -7,10 +7,10 @@ log₂(predicted / published seconds). The median and the 90 % quantile of their
 """
 
 import numpy as np
+import step_errors
+from step_errors import Fitting, Form, summary
 
-from analysis import step_errors
 from analysis.published_steps import DENSE, GPU, MIXTURE, PublishedStep, load
-from analysis.step_errors import Fitting, Form, summary
 from results.costs.step_model import Terms
 
 

@@ -267,7 +267,7 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
     }
     page = (ROOT / "docs" / "optimizers.md").read_text().splitlines()
     for one in of_search:
-        by_count = [at.selected for at in curve_fits.refit_by_k([one], [8, 16, 32])]
+        _, by_count = curve_fits.rows_by_k([one], [8, 16, 32])
         points_fits = [one.selected, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
         cells = [fits.critical_in_words(each) if each else "" for each in points_fits]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in page

@@ -1,7 +1,6 @@
 """The `steps` command: prints the steps to target of every study."""
 
 import argparse
-import functools
 
 import pandas as pd
 
@@ -19,26 +18,17 @@ def run(options: argparse.Namespace) -> None:
     """Prints one row per study and target."""
     request, rule = requested_target(options), _rule(options)
     overview, target = steps.load(options.store, request, rule)
-    if options.rule == "median":
-        from analysis.trials import medians  # slow to import, so only if needed
-
-        table, notes = medians.answer(overview, target, medians.TrialCounts(options.k, options.best_of))
-        names, as_text = columns.MEDIAN_COLUMNS, medians.as_text
-    else:
-        notes = []
-        if options.rule == "released":
-            overview, notes = steps.without_pruned(overview, target, "--rule released")
-        table = steps.table(overview, target)
-        notes += steps.notes(overview, table, target)
-        names = columns.STEPS | columns.CONFIRMED | columns.BEST
-        table = steps.add_best(table, overview)
-        table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
-        as_text = functools.partial(steps.as_text, rule=rule)
+    notes: list[str] = []
+    if options.rule == "released":
+        overview, notes = steps.without_pruned(overview, target, "--rule released")
+    table = steps.add_best(steps.table(overview, target), overview)
+    notes += steps.notes(overview, table, target)
+    table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
     table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
-    shown = table[[*names, *columns.UNIT, *columns.DIFFERS]]
-    output.print_table(shown, lambda: f"{as_text(table)}\n\n{_next(options, table)}")
+    shown = table[[*columns.STEPS, *columns.CONFIRMED, *columns.BEST, *columns.UNIT, *columns.DIFFERS]]
+    output.print_table(shown, lambda: f"{steps.as_text(table, rule)}\n\n{_next(options, table)}")
 
 
 def _next(options: argparse.Namespace, table: pd.DataFrame) -> str:
@@ -56,18 +46,10 @@ def _next(options: argparse.Namespace, table: pd.DataFrame) -> str:
 
 
 def _rule(options: argparse.Namespace) -> Rule:
-    for flag, count in (("--k", options.k), ("--best-of", options.best_of)):
-        if count is not None and options.rule != "median":
-            raise BadInput(f"{flag} needs --rule median, not {options.rule}")
-        if count is not None and count < 1:
-            raise BadInput(f"{flag} must be at least 1, not {count}")
-    if options.first is not None and options.rule != "released":
-        alternative = {"median": "Use --k to limit the trials.", "minimum": "The rule minimum counts all trials."}
-        raise BadInput(f"--first needs --rule released, not {options.rule}. {alternative[options.rule]}")
-    if options.k and options.best_of and options.best_of > options.k:
-        raise BadInput(f"--best-of {options.best_of} needs at least {options.best_of} trials. --k gives {options.k}.")
     if options.rule != "released":
-        return MINIMUM  # also for the median, because trials reach a target in the same way
+        if options.first is not None:
+            raise BadInput("--first needs --rule released, not minimum. The rule minimum counts all trials.")
+        return MINIMUM
     if options.metric is None:
         raise BadInput("--rule released needs --metric and --value: published studies have no targets of their own")
     first = 100 if options.first is None else options.first

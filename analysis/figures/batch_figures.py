@@ -54,7 +54,7 @@ def draw_curve(ax: Axes, one: CurveFits) -> None:
     heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
     rows = 1 if one.confirmed is None else 2
     draw.batch_size_axes(ax, [*points.batch_size, *missed], heights, one.curve.unit, rows=rows)
-    draw.measurements(ax, points, draw.SELECTED, None)
+    draw.measurements(ax, points, draw.SELECTED)
     if missed:
         draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
     both = one.confirmed is not None
@@ -77,7 +77,7 @@ def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, 
     first = style is draw.SELECTED
     if points_fit.fit:
         draw.band(ax, points_fit.fit, style, alpha=0.18 if both else 0.25, label="90 % region" if first else None)
-        draw.fit_line(ax, points_fit.fit, style, None)
+        draw.fit_line(ax, points_fit.fit, style)
     if examples is not None:
         draw.perfect_scaling(ax, examples, style.color if both else INK, "perfect scaling" if first else None)
 
@@ -146,11 +146,11 @@ def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
         if points_fit is None:
             continue
         if name == SELECTED:
-            draw.measurements(ax, points_fit.points, style, None)
+            draw.measurements(ax, points_fit.points, style)
         else:
             draw.repeated_medians(ax, one.confirmations, style, bars=False)
         if points_fit.fit:
-            draw.fit_line(ax, points_fit.fit, style, None)
+            draw.fit_line(ax, points_fit.fit, style)
             draw.ring(ax, points_fit, style)
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from numpy.typing import ArrayLike
 
 from analysis.measured_layouts import MeasuredLayout
 from analysis.plotting import draw
-from analysis.plotting.draw import GRID, INK, Look
+from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.published_steps import COMPARED, GPU_MIXTURE, MIXTURE, table as steps_table
 from results.aliases import Strings
@@ -159,16 +160,7 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     ax.axhspan(1 / RANGES[DENSE], RANGES[DENSE], color=INK, alpha=0.08, linewidth=0)
     ax.axhline(1.0, color=INK, linewidth=0.8)
     for style, (chip, own) in zip(draw.styles(), table.groupby("chip", sort=True), strict=False):
-        ax.scatter(
-            own["chips"],
-            own["ratio"],
-            label=f"{chip}: {len(own)} rows",
-            s=26,
-            color=style.color,
-            marker=style.marker,
-            zorder=2,
-            **EDGE,
-        )
+        _dots(ax, own["chips"], own["ratio"], style, f"{chip}: {len(own)} rows")
     mixed = table[table["set"].isin([MIXTURE, GPU_MIXTURE])]
     ring: Look = {"marker": "o", "facecolors": "none", "edgecolors": INK, "s": 80, "linewidth": 0.9, "zorder": 3}
     ax.scatter(mixed["chips"], mixed["ratio"], **ring)
@@ -189,16 +181,7 @@ def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> No
     for style, ((source, hardware, model), own) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        ax.scatter(
-            across[own.index],
-            up[own.index],
-            label=f"{SOURCES[str(source)]} {hardware} {model}",
-            s=26,
-            color=style.color,
-            marker=style.marker,
-            zorder=2,
-            **EDGE,
-        )
+        _dots(ax, across[own.index], up[own.index], style, f"{SOURCES[str(source)]} {hardware} {model}")
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
@@ -247,7 +230,11 @@ def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, members: Sequence[MeasuredL
     for (_, _, name), style in zip(SPLITS, draw.STYLES, strict=False):
         own = split == name
         if own.any():
-            ax.scatter(x[own], y[own], s=34, color=style.color, marker=style.marker, label=name, zorder=2, **EDGE)
+            _dots(ax, x[own], y[own], style, name, size=34)
+
+
+def _dots(ax: Axes, x: ArrayLike, y: ArrayLike, style: Style, label: str, size: float = 26) -> None:
+    ax.scatter(x, y, label=label, s=size, color=style.color, marker=style.marker, zorder=2, **EDGE)
 
 
 def _decades(axis: Any) -> None:

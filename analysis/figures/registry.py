@@ -43,11 +43,6 @@ FIGURES: dict[str, Figure] = {
     "summary": Figure(
         BATCH, "analysis.figures.summaries.summary", "summary page of a curve, with its trials and its fit"
     ),
-    "best_of": Figure(
-        BATCH,
-        "analysis.figures.best_of_figures.pays",
-        "how far doubling pays off against the number of trials per point",
-    ),
     "narrowing": Figure(
         BATCH,
         "analysis.figures.narrowing_figures.of_curves",
@@ -105,11 +100,6 @@ FIGURES |= {
         WORKLOADS,
         "analysis.figures.learning_curves.learning_curves",
         "all trials of each study, the best so far, and where it crosses the target",
-    ),
-    "searches": Figure(
-        WORKLOADS,
-        "analysis.figures.best_of_figures.searches",
-        "steps to target of searches of --best-of trials, with 90 % bands, a picture per workload",
     ),
 }
 FIGURES |= {

@@ -26,7 +26,6 @@ class FigureRequest(NamedTuple):
       metric, values: targets to use instead of the studies' own.
       rule: rule that determines which trials count for steps to target.
       steps: step budgets per trial. If empty, there is no budget, or budgets are derived from the plans.
-      best_of: numbers of trials per search. If empty, powers of two are used.
     """
 
     kind: str
@@ -36,7 +35,6 @@ class FigureRequest(NamedTuple):
     values: tuple[float, ...] = ()
     rule: Rule = MINIMUM
     steps: tuple[int, ...] = ()
-    best_of: tuple[int, ...] = ()
 
 
 def from_options(options: argparse.Namespace) -> FigureRequest:
@@ -51,16 +49,14 @@ def from_options(options: argparse.Namespace) -> FigureRequest:
         raise BadInput(f"--steps must be at least 1, not {min(options.steps)}")
     rule = Rule("released", options.first or 100) if options.rule == "released" else MINIMUM
     where, values, steps = tuple(options.where), tuple(options.value), tuple(sorted(set(options.steps)))
-    best_of = tuple(sorted(set(options.best_of)))
-    return FigureRequest(options.kind, where, options.by, options.metric, values, rule, steps, best_of)
+    return FigureRequest(options.kind, where, options.by, options.metric, values, rule, steps)
 
 
 def check_unused(options: argparse.Namespace) -> None:
     """Raises BadInput for options that are not supported if figures are selected by name."""
-    for name in ("where", "by", "steps", "best_of"):
+    for name in ("where", "by", "steps"):
         if getattr(options, name):
-            flag = name.replace("_", "-")
-            raise BadInput(f"--{flag} needs --kind, such as --kind steps. `--list` lists the kinds.")
+            raise BadInput(f"--{name} needs --kind, such as --kind steps. `--list` lists the kinds.")
     if options.rule or options.first:
         raise BadInput("--rule and --first need --kind. Figures by name have a fixed rule.")
     if (options.metric is None) != (not options.value) or len(options.value) > 1:

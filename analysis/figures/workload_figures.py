@@ -17,6 +17,7 @@ from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
 from results.plans.kinds import along
 from results.plans.study import Target, decimal
+from results.rules.answers import Rule
 
 EASIER = (1.0, 1.25, 1.5, 2.0)  # multiples of the target, for workloads with only one target
 DIGITS = 6
@@ -193,7 +194,13 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
             continue
         lines = [curve_fits.of_workload(workload, target, request.rule, group.kept, group.label) for group in groups]
         members = yield from pages.keep_drawable((f"{line.label} in {what}", line) for line in lines)
-        errors = [one for group in groups for one in _errors(workload, of_study, target, request, group)]
+        errors = []
+        for group in groups:
+            ids_by_study = _ids_by_study(workload, of_study, request.rule, group.kept)
+            counted = zip(workload.commits, ids_by_study, strict=True)
+            errors += best.lowest_errors(
+                [trials.best_within(commit, target.metric, ids, [math.inf]) for commit, ids in counted], [group.label]
+            )
         stop = pages.stops_at(workload, target.metric)
         if stop is not None and all((one.error <= stop).all() for one in errors):
             errors = []  # they would only show the error at which trials stopped
@@ -213,22 +220,11 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
             yield pages.picture(title, goals, panels, symbols, names, request)
 
 
-def _errors(
-    workload: WorkloadStudies,
-    of_study: Mapping[str, StudyTrials],
-    target: Target,
-    request: FigureRequest,
-    group: metaparameters.TrialGroup,
-) -> list[best.Errors]:
-    """Returns the best errors of a group of trials at each batch size."""
-    ids_by_study = (
-        set(curves.trials_by_rule(of_study[c.name], request.rule, group.kept)["trial"]) for c in workload.commits
-    )
-    errors = [
-        trials.best_within(commit, target.metric, ids, [math.inf])
-        for commit, ids in zip(workload.commits, ids_by_study, strict=True)
-    ]
-    return best.lowest_errors(errors, [group.label])
+def _ids_by_study(
+    workload: WorkloadStudies, of_study: Mapping[str, StudyTrials], rule: Rule, kept: curves.TrialFilter | None = None
+) -> list[set[int]]:
+    """Returns the ids of the trials that count in each study."""
+    return [set(curves.trials_by_rule(of_study[one.name], rule, kept)["trial"]) for one in workload.commits]
 
 
 def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
@@ -239,9 +235,7 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
             yield Skipped(what, PRUNED)
             continue
         of_study = trials.of_commits(workload.commits, Target(metric, 0.0), strict=request.rule.strict)
-        ids_by_study = [
-            set(curves.trials_by_rule(of_study[commit.name], request.rule)["trial"]) for commit in workload.commits
-        ]
+        ids_by_study = _ids_by_study(workload, of_study, request.rule)
         panels = _budget_panels(workload, metric, ids_by_study, request)
         if not panels:
             yield Skipped(what, f"no counted trial measured {metric}")

@@ -217,14 +217,6 @@ def critical_batch_size(points_fit: PointsFit) -> float:
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
 
 
-class AtK(NamedTuple):
-    """The fit of a curve if each point is the best of k trials."""
-
-    one: CurveFits
-    k: int
-    selected: PointsFit
-
-
 def trial_numbers(one: CurveFits) -> list[int]:
     """Returns the powers of two from ``FEWEST_TRIALS`` up to a curve's number of trials, and the number itself."""
     count = one.selected.points.trials or 0
@@ -234,54 +226,32 @@ def trial_numbers(one: CurveFits) -> list[int]:
     return [*powers, count]
 
 
-def refit_by_k(curves: Sequence[CurveFits], ks: Sequence[int] = (), report: Report | None = None) -> list[AtK]:
-    """Fits every curve for each k, sorted by k within a curve.
-
-    Args:
-      curves: curves to fit.
-      ks: numbers of trials. Numbers at which a curve cannot be fitted are skipped. If empty, ``trial_numbers`` is used.
-      report: called with progress lines.
-    """
-    wanted = [(one, k) for one in curves for k in sorted(set(ks or trial_numbers(one))) if _has(one, k)]
-    return [
-        AtK(one, k, one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k)))
-        for one, k in progress.track(wanted, "fit by number of trials", " curves", report)
-    ]
-
-
 def rows_by_k(
     curves: Sequence[CurveFits], ks: Sequence[int], report: Report | None = None
 ) -> tuple[pd.DataFrame, list[PointsFit]]:
-    """Returns a table of names and numbers of trials, one row for each k of each curve, and the fits.
+    """Returns a table of names and numbers of trials, one row for each k of each curve, sorted by k, and the fits.
+
+    Numbers at which a curve cannot be fitted are skipped. ``report`` is called with progress lines.
 
     Raises:
       BadInput: no curve can be fitted at any requested number of trials.
     """
-    refits = refit_by_k(curves, ks, report)
-    if not refits:
+    wanted = [(one, k) for one in curves for k in sorted(set(ks)) if _has(one, k)]
+    if not wanted:
         available = sorted({k for one in curves for k in trial_numbers(one)})
-        wanted, found = (", ".join(map(str, each)) for each in (ks, available))
-        raise BadInput(f"no curve can be fitted at the best of {wanted} trials. Available: {found or 'none'}.")
-    return naming([(at.one.curve, SELECTED, at.k) for at in refits]), [at.selected for at in refits]
+        missing, found = (", ".join(map(str, each)) for each in (ks, available))
+        raise BadInput(f"no curve can be fitted at the best of {missing} trials. Available: {found or 'none'}.")
+    fitted = [
+        one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k))
+        for one, k in progress.track(wanted, "fit by number of trials", " curves", report)
+    ]
+    return naming([(one.curve, SELECTED, k) for one, k in wanted]), fitted
 
 
 def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
     """Returns a note on requested numbers of trials that are not available for any curve."""
     missing = [k for k in sorted(set(ks)) if not any(_has(one, k) for one in curves)]
     return [f"no curve can be fitted at the best of {', '.join(map(str, missing))} trials"] if missing else []
-
-
-def table_by_k(refits: Sequence[AtK]) -> pd.DataFrame:
-    """Formats critical batch sizes as a table with one row per curve and one column per k."""
-    groups = comparable_groups([at.one for at in refits], "optimizer", "targets", "pruning")
-    apart = {one.curve.key: " ".join(names[4:]) for names, members in groups for one in members}
-    names = naming([(at.one.curve, SELECTED, at.k) for at in refits])
-    names["words"] = [fits.critical_in_words(at.selected) for at in refits]
-    names["estimate"] = [apart[at.one.curve.key] for at in refits]
-    keys = ["dataset", "model", "optimizer", "target_value"]
-    if names["estimate"].any():
-        keys.append("estimate")
-    return names.pivot_table(index=keys, columns="trials_per_point", values="words", aggfunc=", ".join, sort=False)
 
 
 def first_trials(curve: Curve, k: int) -> Curve:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text
-from analysis.columns import BEST, CHECKS as CHECK_COLUMNS, CONFIRMED, DIFFERS, FITS as COLUMNS, MEDIANS
+from analysis.columns import BEST, CHECKS as CHECK_COLUMNS, CONFIRMED, DIFFERS, FITS as COLUMNS
 from analysis.fitting import (
     FEWEST_BATCH_SIZES,
     assumptions,
@@ -34,7 +34,7 @@ POINTS_COLUMNS = ("batch_size", "steps", "steps_low", "steps_high")
 # `steps --csv` also writes these columns for each point; they do not separate curves.
 BESIDE_POINTS = (
     *("trial", "complete", "infeasible", "incomplete", "seconds_per_epoch"),
-    *(*CONFIRMED, *BEST, *MEDIANS),
+    *(*CONFIRMED, *BEST),
 )
 OF_SEARCH = ("trials", "search", "space")  # assumptions that do not concern the curve's shape
 KEPT = ("pays up to", "efficient up to", "critical batch size")

@@ -76,6 +76,12 @@ class Fit(NamedTuple):
     shape: ShapeChecks
 
     @property
+    def allowed(self) -> tuple[np.ndarray, np.ndarray]:
+        """The parameters ln B* and a of the curves inside the 90 % region, float64[curves] each."""
+        a, g = np.nonzero(self.profile.misfit <= self.bound)
+        return self.profile.ln_critical[g], self.profile.sharpness[a]
+
+    @property
     def e_min(self) -> float:
         """The fewest examples that reach the target: batch size times steps under perfect scaling."""
         ln_critical, _, floor = self.best
@@ -236,8 +242,7 @@ def band(fit: Fit, batch_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
       The fewest and the most steps to target, float64[p] each.
     """
-    a, g = np.nonzero(fit.profile.misfit <= fit.bound)
-    ln_critical, sharpness = fit.profile.ln_critical[g], fit.profile.sharpness[a]
+    ln_critical, sharpness = fit.allowed
     ln_floor, _ = floors(np.log(fit.batch_size), fit.ln_steps, fit.weights, ln_critical, sharpness)
     ln_steps = ln_floor[:, None] + excess(ln_critical[:, None] - np.log(batch_size), sharpness[:, None])  # [curves, p]
     best = np.log(curve(fit, batch_size))

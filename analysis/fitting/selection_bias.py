@@ -78,10 +78,8 @@ def _summary(table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def simulate(
-    searches: int, seed: int = 0, *, trials: int = 64, confirm: int = 6, top: int = 5, spread: float = 0.15
-) -> list[Confirmed]:
-    """Simulates searches with equal configurations: a trial needs 10,000 exp(spread z) steps, with z standard normal.
+def simulate(searches: int, seed: int = 0, *, confirm: int = 6, top: int = 5) -> list[Confirmed]:
+    """Simulates searches with equal configurations: a trial needs 10,000 exp(0.15 z) steps, with z standard normal.
 
     ``results.rules.confirmation`` determines the candidates, the chosen trial and the reporting repeats.
     ``confirmations`` reads the results like those of a real study.
@@ -89,16 +87,15 @@ def simulate(
     Args:
       searches: number of searches.
       seed: seed of the simulation.
-      trials: number of trials per search.
       confirm, top: number of repeats and number of candidates, as in a real study.
-      spread: standard deviation of ln steps.
     """
     rng = np.random.default_rng(seed)
-    study = _study(trials, confirm, top)
-    return [_search(study, rng, spread) for _ in range(searches)]
+    study = _study(confirm, top)
+    return [_search(study, rng) for _ in range(searches)]
 
 
 TRUTH = 10_000.0  # median steps of every configuration in ``simulate``
+SPREAD = 0.15  # standard deviation of ln steps
 
 
 def bias(confirmed: Sequence[Confirmed]) -> pd.Series:
@@ -111,7 +108,7 @@ def bias(confirmed: Sequence[Confirmed]) -> pd.Series:
     return pd.Series({name: float(np.median(steps)) / TRUTH for name, steps in medians.items() if steps})
 
 
-def _study(count: int, confirm: int, top: int) -> BatchStudy:
+def _study(confirm: int, top: int) -> BatchStudy:
     space = SearchSpace({"learning_rate": Range("LOG", 1e-3, 1.0)})
     return BatchStudy(
         dataset="digits",
@@ -128,19 +125,19 @@ def _study(count: int, confirm: int, top: int) -> BatchStudy:
         evaluation_spacing=0.0,
         seed=0,
         pruning="off",
-        trials=count,
+        trials=64,
         confirm=confirm,
         confirm_top=top,
     )
 
 
-def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confirmed:
+def _search(study: BatchStudy, rng: np.random.Generator) -> Confirmed:
     """Simulates one search and its repeats, and reads the result."""
     # The choosing repeats must run before the reporting ones are known.
-    ids, steps = list(range(study.trials)), _steps(rng, study.trials, spread)
+    ids, steps = list(range(study.trials)), _steps(rng, study.trials)
     while len(ids) < study.request.planned:
         repeats = confirmation.missing_ids(study, *_tables(study, ids, steps))
-        ids, steps = [*ids, *repeats], np.append(steps, _steps(rng, len(repeats), spread))
+        ids, steps = [*ids, *repeats], np.append(steps, _steps(rng, len(repeats)))
     role = [confirmation.role(i) for i in ids]
     rows = pd.DataFrame({"trial": ids, "role": role, "reason": None, "outcome": trials.REACHED})
     read = confirmations.of_study(StudyTrials(study, TARGET, rows.assign(steps_low=steps - 1, steps_high=steps)))
@@ -148,8 +145,8 @@ def _search(study: BatchStudy, rng: np.random.Generator, spread: float) -> Confi
     return read
 
 
-def _steps(rng: np.random.Generator, count: int, spread: float) -> np.ndarray:
-    return np.round(TRUTH * np.exp(spread * rng.standard_normal(count)))
+def _steps(rng: np.random.Generator, count: int) -> np.ndarray:
+    return np.round(TRUTH * np.exp(SPREAD * rng.standard_normal(count)))
 
 
 def _tables(study: BatchStudy, ids: Sequence[int], steps: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -27,7 +27,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases, text
-from analysis.figures import batch_figures, best_of_figures
+from analysis.figures import batch_figures
 from analysis.fitting import (
     assumptions,
     coverage,
@@ -39,7 +39,6 @@ from analysis.fitting import (
     simulation,
 )
 from analysis.plotting import picture
-from analysis.trials import medians, trials
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None)
 STORE = releases.release()
@@ -230,28 +229,6 @@ pd.DataFrame(
 # The interval is for the best of k trials and must contain that row nine times out of ten. It is not for the other
 # row: luck at small batch sizes ends perfect scaling earlier. A critical batch size is therefore always one *of the
 # best of k trials*, and comparisons are fair at equal k.
-#
-# ## The median best of k
-#
-# The minimum decreases with every further trial. The median best of k does not: it is the number of steps within which
-# *half of all random searches* of k trials reach the target. It is computed from the ranks of the existing trials, and
-# its band makes no assumption about the distribution of steps (`analysis/trials/best_of.py`).
-
-# %%
-picture.show(best_of_figures.draw_searches([quadratic, one], [2, 5, 14]))
-
-# %% [markdown]
-# Bands are 90 % intervals, and each end is a 95 % bound. If a band leaves the picture, its end is open because too few
-# trials reached the target. Longer searches need fewer steps. If the factor in the last column were constant, the
-# critical batch size would not depend on k. If the factor changes with the batch size, it does.
-
-# %%
-of_quadratic = trials.of_commits(quadratic.curve.workload.commits, quadratic.curve.target).values()
-answers = {
-    f"median best of {k}": [medians.summarize(each, tried, k).median.high for each in of_quadratic] for k in (2, 14)
-}
-searches = pd.DataFrame(answers, index=pd.Index([each.study.batch_size for each in of_quadratic], name="batch size"))
-searches.assign(factor=searches["median best of 2"] / searches["median best of 14"]).sort_index()
 
 # %% [markdown]
 # ## Shorter sweeps

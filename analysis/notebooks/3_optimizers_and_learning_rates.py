@@ -26,11 +26,11 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import contradictions, releases, workload_studies
-from analysis.figures import batch_figures, best_of_figures, registry, summaries
+from analysis.figures import batch_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, fits, search_growth, selection_bias
 from analysis.plotting import picture
-from analysis.trials import medians, steps
+from analysis.trials import trials
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
 STORE = releases.release()
@@ -172,34 +172,31 @@ picture.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(condition
 # The share of trials that reached the target measures this for all optimizers:
 
 # %%
-overview, _ = steps.load(STORE)
-answered, notes = medians.answer(overview)
-answered = answered[answered["study"].isin([commit.name for one in chosen for commit in one.commits])]
-success = answered.pivot_table(index=["model", "optimizer"], columns="batch_size", values="success")
+shares = [
+    (one.model, one.optimizer, study.study.batch_size, (study.rows_in_k["outcome"] == trials.REACHED).mean())
+    for one in chosen
+    for study in trials.of_commits(one.commits, one.commits[0].study.search.targets[0]).values()
+]
+success = pd.DataFrame(shares, columns=["model", "optimizer", "batch_size", "success"])
+success = success.pivot_table(index=["model", "optimizer"], columns="batch_size", values="success")
 (100 * success).round().astype("Int64").astype(str) + " %"
 
 # %% [markdown]
 # ## Were the search spaces wide enough?
 #
 # If the best trials are at the end of a range, the optimum may be outside, and the answer depends on the range rather
-# than the optimizer. A study is listed here if the best tenth of its trials clusters at an end
+# than the optimizer. The table shows at how many batch sizes the best tenth of the trials clusters at an end
 # (`analysis/trials/edges.py`). A question mark means that the optimum may also be some distance away. If
 # metaparameters did not matter, one in twenty studies would be listed by chance, and one in ten with a question mark.
 
 # %%
-edges = answered[~answered["at_edge"].isin(["no", "unclear"])]
-edges.groupby(["model", "optimizer", "at_edge"]).agg(batch_sizes=("batch_size", list))
-
-# %%
-named, decidable = len(edges), int((answered["at_edge"] != "unclear").sum())
-Markdown(f"{named} of {decidable} studies that could be judged have an optimum at an edge, or perhaps at one.")
-
-# %% [markdown]
-# Were there enough trials? *No* means that the best of half of the trials is worse than the best of all by more than a
-# tenth. More trials would then lower the answer.
-
-# %%
-answered.groupby(["model", "optimizer"])["sampled_enough"].value_counts().unstack(fill_value=0)
+ends = [
+    (one.curve.model, one.curve.optimizer, str(end))
+    for one in fitted
+    for at_edge in one.selected.points.at_edge
+    for end in at_edge or ()
+]
+pd.DataFrame(ends, columns=["model", "optimizer", "at an edge"]).value_counts().sort_index()
 
 # %% [markdown]
 # ## Selected and confirmed
@@ -259,20 +256,13 @@ Markdown(
 # ## Answers against the number of trials
 #
 # A minimum decreases as the search grows. The first 8, 16, 32, ... trials of each study form smaller searches, whose
-# answers show the dependence on k. The picture shows *pays up to*. Losing trials of pruned studies were cut short, so
-# these studies appear at their own k only. Blue is selected, with 90 % intervals. Orange is confirmed. Answers in doubt
-# are hollow.
+# answers show the dependence on k. Losing trials of pruned studies were cut short, so these studies appear at their own
+# k only. `python -m analysis fit --best-of 8,16,32,64,1024` prints the same table:
 
 # %%
-picture.show(best_of_figures.pays(fitted))
-
-# %% [markdown]
-# The critical batch sizes, if the curves are hyperbolas, are also printed by `python -m analysis fit --best-of
-# 8,16,32,64,1024`:
-
-# %%
-by_number = curve_fits.table_by_k(curve_fits.refit_by_k(fitted, [8, 16, 32, 64, 1024]))
-by_number.fillna("")
+by_number = fits.table(*curve_fits.rows_by_k(fitted, [8, 16, 32, 64, 1024]))
+names = ["dataset", "model", "optimizer", "target_value", "trials_per_point"]
+by_number[[*names, "pays_up_to", "critical_batch_size", "verdict"]]
 
 # %% [markdown]
 # ## Summary of one workload

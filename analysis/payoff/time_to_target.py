@@ -76,8 +76,7 @@ def step_curves(fit: Fit) -> StepCurves:
     """Returns the curves that a fit allows."""
     ln_batch = np.log(fit.batch_size)
     n = len(ln_batch)
-    a, g = np.nonzero(fit.profile.misfit <= fit.bound)
-    ln_critical, sharpness = fit.profile.ln_critical[g], fit.profile.sharpness[a]
+    ln_critical, sharpness = fit.allowed
     moves = {0.0: None}  # without duplicates, in order
     if len(ln_critical) and np.isfinite(fit.low):
         moves[min(0.0, np.log(fit.low) - ln_critical.min())] = None

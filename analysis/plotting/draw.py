@@ -66,15 +66,12 @@ def styles() -> Iterator[Style]:
             yield style._replace(marker=STYLES[(i + round_number) % len(STYLES)].marker)
 
 
-def ordered_styles(count: int) -> list[Style]:
-    """Returns styles for an ordered series, from dark to light along viridis, without the palest colours."""
+def styles_of(count: int, *, ordered: bool) -> list[Style]:
+    """Returns ``count`` styles. Those of an ordered series run from dark to light, without the palest colours."""
+    if not ordered:
+        return list(itertools.islice(styles(), count))
     colors = colormaps["viridis"](np.linspace(0, 0.82, max(count, 2)))
     return [Style(to_hex(colors[i]), STYLES[i % len(STYLES)].marker, (0, ())) for i in range(count)]
-
-
-def styles_of(count: int, *, ordered: bool) -> list[Style]:
-    """Returns ``count`` styles. Set ``ordered`` if the lines differ in a number."""
-    return ordered_styles(count) if ordered else list(itertools.islice(styles(), count))
 
 
 def batch_size_axis(
@@ -131,7 +128,6 @@ def measurements(
     ax: Axes,
     points: Points,
     style: Style,
-    label: str | None,
     *,
     factor: float = 1.0,
     size: float = 5.0,
@@ -139,7 +135,7 @@ def measurements(
 ) -> None:
     """Draws steps to target, divided by ``factor``, with bars that span the evaluation intervals."""
     low, high = regimes.from_zero(points.low) / factor, points.high / factor
-    bars(ax, points.batch_size, drawn_steps(points, evaluated=evaluated) / factor, low, high, style, label, size=size)
+    bars(ax, points.batch_size, drawn_steps(points, evaluated=evaluated) / factor, low, high, style, None, size=size)
 
 
 def bars(
@@ -239,7 +235,7 @@ def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float
     )
 
 
-def fit_line(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, factor: float = 1.0) -> None:
+def fit_line(ax: Axes, fit: regimes.Fit, style: Style, *, factor: float = 1.0) -> None:
     """Draws the fitted curve, divided by ``factor``, from the smallest to the largest batch size."""
     across = _between(fit)
     ax.plot(
@@ -248,7 +244,6 @@ def fit_line(ax: Axes, fit: regimes.Fit, style: Style, label: str | None, *, fac
         color=style.color,
         linestyle=style.line,
         linewidth=1.6,
-        label=label,
         zorder=3,
     )
 
@@ -263,7 +258,7 @@ def band(
     label: str | None = "90 % region",
 ) -> None:
     """Shades the 90 % region of a fit, divided by ``factor``."""
-    if not (fit.profile.misfit <= fit.bound).any():
+    if not len(fit.allowed[0]):
         return  # the region is narrower than the profile's grid, and therefore as narrow as the line
     across = _between(fit)
     low, high = (end / factor for end in regimes.band(fit, across))

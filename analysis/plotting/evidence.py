@@ -9,13 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from scipy import special
 
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, grid, ticks, tuning
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
-from analysis.trials import best_of, metaparameters, trials
+from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from results.plans.kinds import along
 from results.storage.commits import Commit
@@ -66,7 +67,7 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
         undecided = int((rows["outcome"] == trials.UNDECIDED).sum())
         if len(rows):
             sizes.append(along(study.study))
-            shares.append((reached / len(rows), *best_of.share(reached, undecided, len(rows))))
+            shares.append((reached / len(rows), *share_interval(reached, undecided, len(rows))))
 
     def onto(ax: Axes) -> None:
         middle, low, high = np.array(shares).T
@@ -77,6 +78,21 @@ def success_panel(curve_trials: CurveTrials) -> Panel:
         ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
 
     return Panel(f"{title} (90 %)", onto)
+
+
+def share_interval(reached: int, undecided: int, n: int) -> tuple[float, float]:
+    """Returns a 90 % interval (Clopper and Pearson 1934) for the success probability. Each end is a 95 % bound.
+
+    Args:
+      reached: number of trials that reached the target.
+      undecided: number of trials with unknown outcome. They count as failures for the lower end, and as successes for
+        the upper end.
+      n: total number of trials.
+    """
+    most = reached + undecided
+    low = special.betaincinv(reached, n - reached + 1, 0.05) if reached else 0.0
+    high = special.betaincinv(most + 1, n - most, 0.95) if most < n else 1.0
+    return float(low), float(high)
 
 
 def ledger_panel(curve_trials: CurveTrials) -> Panel:

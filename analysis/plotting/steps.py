@@ -136,12 +136,12 @@ def _draw(
 ) -> None:
     points_fit = one.selected
     ax.plot(*_published(one, relative_to), color=style.color, zorder=3.5, **PUBLISHED)
-    draw.measurements(ax, points_fit.points, style, None, factor=factor, size=4.2, evaluated=evaluated)
+    draw.measurements(ax, points_fit.points, style, factor=factor, size=4.2, evaluated=evaluated)
     if one.missed:
         draw.missed_budgets(ax, list(one.missed), [v / factor for v in one.missed.values()], style)
     if points_fit.fit:
         draw.band(ax, points_fit.fit, style, factor=factor, alpha=0.25 if alone else 0.14)
-        draw.fit_line(ax, points_fit.fit, style, None, factor=factor)
+        draw.fit_line(ax, points_fit.fit, style, factor=factor)
         if not alone:
             draw.ring(ax, points_fit, style, factor=factor)
     else:
@@ -155,7 +155,7 @@ def _draw(
         if one.confirmed.fit:
             if alone:
                 draw.band(ax, one.confirmed.fit, own, alpha=0.2)
-            draw.fit_line(ax, one.confirmed.fit, own, None)
+            draw.fit_line(ax, one.confirmed.fit, own)
             if not alone:
                 draw.ring(ax, one.confirmed, own)
 

@@ -203,28 +203,6 @@ def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
     )
 
 
-def upright(ax: Axes, across: float, one: LabelledFit, marker: str) -> None:
-    """Draws *pays up to* as a marker with a vertical interval. Open ends extend to the edge of the axes.
-
-    If the answer is uncertain, the marker is hollow and the interval is dashed.
-    """
-    pays, color = one.pays, one.color
-    if pays.verdict == "not_identified":
-        return
-    bottom, top = ax.get_ylim()
-    low, high = _within(pays, (bottom, top))
-    line = draw.IN_DOUBT if one.in_doubt else "-"
-    at: Look = {"color": color, "zorder": 3}
-    ax.plot([across] * 2, [low.place, high.place], linestyle=line, linewidth=1.4, solid_capstyle="butt", **at)
-    for end, arrow in ((low, "v"), (high, "^")):
-        look: Look = {"marker": "_" if end.stated else arrow, "markersize": 4.5}
-        ax.plot([across], [end.place], color=color, zorder=3, clip_on=False, **look)
-    if bottom < pays.best < top:
-        look = {"markersize": 5, "markeredgewidth": 1.0 if one.in_doubt else 0.6, "zorder": 4, "color": color}
-        look |= {"markeredgecolor": color, "markerfacecolor": "white"} if one.in_doubt else {"markeredgecolor": "white"}
-        ax.plot([across], [pays.best], marker=marker, **look)
-
-
 def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
     """Draws one answer and returns its number of rows: two if the text is above the interval."""
     ends = interval(ax, one, height)

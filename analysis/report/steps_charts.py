@@ -130,7 +130,7 @@ def _fitted(
     x = np.geomspace(fit.batch_size[0], fit.batch_size[-1], ACROSS)
     y = regimes.curve(fit, x)
     always["fits"] += [own | {"x": a, "y": b} for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-    if (fit.profile.misfit <= fit.bound).any():  # otherwise, the region is as narrow as the line
+    if len(fit.allowed[0]):  # otherwise, the region is as narrow as the line
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]

@@ -172,7 +172,22 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
     # Trials that ended at their targets may not have reached a harder one.
     ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
     few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
-    return notes_by_any_rule(overview, shown, request) + text.notes(
+    published = [name for name, one in overview.descriptions.items() if _is_recorded(one) and not one.targets]
+    reached = set(shown.loc[shown["steps_high"].notna(), "study"])
+    single = [one.study for one in descriptions if _only_ends(one)]
+    general = {
+        "not in the table, because no run has ended yet": overview.waiting,
+        "not in the table, because published studies have no targets (set one with --metric and --value)": (
+            published if request is None else []
+        ),
+        "met at the start, before any step, so not used in fits": list(
+            dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"])
+        ),
+        "only the end of each trial was published, not the evaluation before it, so steps_low is 0": [
+            name for name in single if name in reached
+        ],
+    }
+    by_rule = text.notes(
         {
             "trials stopped once they had decided their targets, so steps to this one may be too many or missing": [
                 name
@@ -184,25 +199,7 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
             ],
         }
     )
-
-
-def notes_by_any_rule(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
-    """Returns notes on a table of answers ``shown`` (study, steps_high), of one sentence each."""
-    published = [name for name, one in overview.descriptions.items() if _is_recorded(one) and not one.targets]
-    reached = set(shown.loc[shown["steps_high"].notna(), "study"])
-    single = [name for name in dict.fromkeys(shown["study"]) if _only_ends(overview.descriptions[name])]
-    at_start = list(dict.fromkeys(shown.loc[shown["steps_high"].eq(0).fillna(False), "study"]))
-    notes = {
-        "not in the table, because no run has ended yet": overview.waiting,
-        "not in the table, because published studies have no targets (set one with --metric and --value)": (
-            published if request is None else []
-        ),
-        "met at the start, before any step, so not used in fits": at_start,
-        "only the end of each trial was published, not the evaluation before it, so steps_low is 0": [
-            name for name in single if name in reached
-        ],
-    }
-    return text.notes(notes) + (_lists(overview, single) if single else [])
+    return text.notes(general) + (_lists(overview, single) if single else []) + by_rule
 
 
 def _lists(overview: Overview, names: Collection[str]) -> list[str]:

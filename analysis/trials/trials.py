@@ -21,13 +21,13 @@ STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")
 STRICT = Rule("released")  # strictly below the target; uses all trials, because it has no ``first``
 
 REACHED, NOT_REACHED, UNDECIDED = "reached", "not_reached", "undecided"
-OUTCOMES = {
-    REACHED: "an evaluation was at the target: it needed more than steps_low and at most steps_high steps",
-    NOT_REACHED: "it diverged or used up its budget, so it never will",
-    UNDECIDED: "it was stopped after steps_low steps: it may need any larger number, or never reach the target",
-}
+OUTCOMES = (
+    REACHED,  # an evaluation was at the target: it needed more than steps_low and at most steps_high steps
+    NOT_REACHED,  # it diverged or used up its budget, so it never will
+    UNDECIDED,  # it was stopped after steps_low steps: it may need any larger number, or never reach the target
+)
 
-_WORDS = {"role": ROLES, "status": STATUSES, "reason": REASONS, "outcome": tuple(OUTCOMES)}
+_WORDS = {"role": ROLES, "status": STATUSES, "reason": REASONS, "outcome": OUTCOMES}
 _TYPES = {name: pd.CategoricalDtype(list(words)) for name, words in _WORDS.items()}
 
 
@@ -111,26 +111,18 @@ def _of_study(commit: Commit, target: Target, strict: bool) -> StudyTrials:
     is_told = (status != "INCOMPLETE") | ((last > 0) | at_target) & ~np.isin(reason.astype(str), ACCIDENTS)
     columns = {
         "trial": trial,
-        "role": _categories("role", role),
-        "status": _categories("status", status),
-        "reason": _categories("reason", reason),
+        "role": pd.Categorical(role, dtype=_TYPES["role"]),
+        "status": pd.Categorical(status, dtype=_TYPES["status"]),
+        "reason": pd.Categorical(reason, dtype=_TYPES["reason"]),
         "steps": last,
         "in_k": is_told & (role == SEARCH),
-        "outcome": _categories("outcome", np.where(at_target, REACHED, np.where(is_over, NOT_REACHED, UNDECIDED))),
+        "outcome": pd.Categorical(np.select([at_target, is_over], OUTCOMES[:2], UNDECIDED), dtype=_TYPES["outcome"]),
         "steps_low": np.where(at_target | is_over, low, last),
         "steps_high": high,
     }
     other = {column.name for column in schema.TRIALS} | columns.keys()
     metaparameters = {name: table[name].to_numpy() for name in table.column_names if name not in other}
     return StudyTrials(study, target, pd.DataFrame(columns | metaparameters))
-
-
-def _categories(name: str, words: np.ndarray) -> pd.Categorical:
-    """Converts a column of strings to categories, skipping None. This is faster than inferring them in pandas."""
-    codes = np.full(len(words), -1, np.int8)
-    for code, word in enumerate(_WORDS[name]):
-        codes[words == word] = code
-    return pd.Categorical.from_codes(codes, dtype=_TYPES[name], validate=False)
 
 
 def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, strict: bool) -> np.ndarray:

@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import published_steps, step_errors
+from analysis import published_steps
 from analysis.__main__ import main
 from analysis.published_steps import COMPARED, DENSE, GPU, GPU_MIXTURE, MIXTURE, REASONS, PublishedStep
-from analysis.step_errors import Fitting, Summary, summary
 from results.bad_input import BadInput
 from results.costs import decoder_counts, predictions, step_model
 from results.costs.hardware import CORES, peak
@@ -23,6 +23,10 @@ from results.costs.step_model import Constants, Step
 from results.papers import published_numbers
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+import step_errors  # type: ignore[import-not-found]  # noqa: E402
+from step_errors import Fitting, Summary, summary  # noqa: E402
+
 PUBLISHED = list(csv.DictReader((ROOT / "results/papers/step_times.csv").read_text().splitlines()))
 ALL, STATUSES = published_steps.load()
 STEPS = [one for one in ALL if not one.validation]  # rows that were read before the fit
@@ -210,7 +214,7 @@ def test_stated_ranges_hold_published_rows_by_class() -> None:
 
 def test_left_out_errors_by_framework() -> None:
     """Dense 16-bit steps on GPUs, each predicted from a fit to all other frameworks."""
-    classes = published_steps.classes_of(ALL, published_steps.predicted(ALL))
+    classes = published_steps.classes_of(ALL, step_errors.predicted(ALL))
     steps = [one for one, name in zip(ALL, classes, strict=True) if one.subset == GPU and name == DENSE_CLASS]
     errors = step_errors.left_out(steps, lambda one: one.framework, step_errors.of_gpus(CONSTANTS.attention))
     for name in sorted({one.framework for one in steps}):
@@ -223,8 +227,8 @@ def test_classes_are_those_of_the_documented_steps() -> None:
     """A class by hand for each row: 16 bits, no experts, 0.45 s, and a device with such rows."""
     for one, seconds, name in zip(
         ALL,
-        published_steps.predicted(ALL),
-        published_steps.classes_of(ALL, published_steps.predicted(ALL)),
+        step_errors.predicted(ALL),
+        published_steps.classes_of(ALL, step_errors.predicted(ALL)),
         strict=True,
     ):
         dense = one.step.precision in ("bf16", "fp16") and one.chip != "h200" and seconds >= 0.45
@@ -233,7 +237,7 @@ def test_classes_are_those_of_the_documented_steps() -> None:
 
 def test_anchored_range_holds_within_a_framework() -> None:
     found = []
-    predicted = published_steps.predicted(ALL)
+    predicted = step_errors.predicted(ALL)
     errors = np.log2(predicted / np.array([one.seconds for one in ALL]))
     classes = published_steps.classes_of(ALL, predicted)
     for i, one in enumerate(ALL):

@@ -1,4 +1,4 @@
-"""Figures of studies of batch sizes: curves, medians best of k, learning curves, and all of a curve on one page."""
+"""Figures of studies of batch sizes: curves, learning curves, and all of a curve on one page."""
 
 import itertools
 from collections.abc import Callable
@@ -11,17 +11,16 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
-from analysis.figures import batch_figures, best_of_figures, learning_curves, summaries
+from analysis.figures import batch_figures, learning_curves, summaries
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.extents import Extent
 from analysis.fitting.shapes import Check
-from analysis.plotting import draw, tuning, verdicts
+from analysis.plotting import draw, evidence, tuning, verdicts
 from analysis.plotting.picture import SETTINGS, Picture, Skipped
 from analysis.plotting.verdicts import LabelledFit
-from analysis.text import Verdict
-from analysis.trials import medians, trials
 from results import store
 from results.plans.study import Target
 from results.rules.confirmation import APART
@@ -79,36 +78,6 @@ def legend(made: Picture | Skipped) -> list[str]:
     found = made.figure.axes[0].get_legend()
     assert found
     return [text.get_text() for text in found.get_texts()]
-
-
-def test_every_search_with_a_band_has_a_line(fitted: list[CurveFits]) -> None:
-    made = list(best_of_figures.draw_searches(fitted, [2, 5, 6]))
-    assert len(made) == len(fitted) == 3
-    assert legend(made[0]) == [
-        "median best of 2, with its 90 % band",
-        "median best of 5, with its 90 % band",
-        "best of all 24",
-    ], "of 24 trials the best of 6 has a band without a lower end"
-
-
-def test_lines_are_the_medians_of_the_table(fitted: list[CurveFits]) -> None:
-    one = fitted[0]
-    (made,) = best_of_figures.draw_searches([one], [5])
-    assert isinstance(made, Picture)
-    studies: list[Any] = list(trials.of_commits(one.curve.workload.commits, ERROR).values())
-    told = {each.study.batch_size: medians.summarize(each, 24, 5).median for each in studies}
-    (line,) = [each for each in made.figure.axes[0].get_lines() if str(each.get_label()).startswith("median")]
-    assert np.allclose(line.get_xdata(), BATCH_SIZES)
-    middles = np.array([(told[size].low + told[size].high) / 2 for size in BATCH_SIZES])
-    assert np.isinf(middles[0]), "half of such searches miss the target at batch size 1: the line begins later"
-    assert np.allclose(line.get_ydata(), np.where(np.isinf(middles), np.nan, middles), equal_nan=True)
-
-
-def test_pruned_curves_are_named(folder: Path) -> None:
-    sweep(folder, trials=6, pruning="exact")
-    made = list(best_of_figures.draw_searches(curve_fits.of_store(folder), [2]))
-    assert [type(each) for each in made] == [Skipped] * 3
-    assert "pruning=off" in str(made[0])
 
 
 def drawn(folder: Path, trials: dict[int, Ran] = TRIALS, target: Target = ERROR) -> Picture | Skipped:
@@ -289,27 +258,13 @@ def answer(pays: Extent, doubted: str = "") -> LabelledFit:
     return LabelledFit("", "k", points_fit._replace(extents=extents, checks=checks))
 
 
-def upright(one: LabelledFit) -> list[Any]:
-    ax = Figure().add_subplot()
-    ax.set_yscale("log")
-    ax.set_ylim(*best_of_figures._ends([one.points_fit]))
-    verdicts.upright(ax, 1.0, one, "o")
-    return list(ax.get_lines())
-
-
-def marks(ends: tuple[float, float], verdict: Verdict) -> list[str]:
-    """Markers of an answer whose interval ends there."""
-    lines = upright(answer(Extent(100.0, *ends, verdict)))
-    return [f"{line.get_marker()} {line.get_ydata()[0]:g}" for line in lines[1:]]
-
-
-def test_an_end_that_is_stated_has_no_arrow_and_is_on_the_axis() -> None:
-    assert marks((64.6, 245.0), "identified") == ["_ 64.6", "_ 245", "o 100"]
-    low, high, best = marks((64.6, np.nan), "at_least")
-    assert low == "_ 64.6" and high.startswith("^ ") and best == "o 100"
-    low, high, best = marks((np.nan, 245.0), "at_most")
-    assert low.startswith("v ") and high == "_ 245" and best == "o 100"
-    assert marks((np.nan, np.nan), "not_identified") == []
+def test_an_interval_of_a_share_by_its_definition() -> None:
+    assert evidence.share_interval(0, 0, 10) == (0.0, pytest.approx(1 - 0.05**0.1))
+    assert evidence.share_interval(10, 0, 10) == (pytest.approx(0.05**0.1), 1.0)
+    low, high = evidence.share_interval(3, 0, 10)
+    assert stats.binom.sf(2, 10, low) == pytest.approx(0.05)
+    assert stats.binom.cdf(3, 10, high) == pytest.approx(0.05)
+    assert evidence.share_interval(3, 2, 10) == (low, evidence.share_interval(5, 0, 10)[1])
 
 
 PAYS = Extent(100.0, 64.6, 245.0, "identified")
@@ -319,9 +274,6 @@ PAYS = Extent(100.0, 64.6, 245.0, "identified")
 def test_an_answer_in_doubt_is_hollow_and_dashed_and_says_so(doubted: str) -> None:
     one = answer(PAYS, doubted)
     of_search = doubted in fits.OF_SEARCH  # doubts about the shape do not concern answers for any shape
-    bar, *_, marker = upright(one)
-    assert bar.is_dashed() == of_search
-    assert (marker.get_markerfacecolor() == "white") == of_search
     words = "100 [64.6, 245]" + ", in doubt" * of_search
     assert fits.pays_in_words(one.points_fit) == fits.extents_in_words(one.points_fit)[0] == words
     figure = Figure()

@@ -74,11 +74,9 @@ def test_a_figure_by_name_is_a_kind_of_the_studies_asked_for(swept: Path, tmp_pa
     assert "momentum: " in said and "nesterov: " not in said
 
 
-def test_learning_curves_and_searches_are_kinds(swept: Path) -> None:
+def test_learning_curves_are_a_kind(swept: Path) -> None:
     pictures, _ = drawn(swept, "learning_curves", ("optimizer=sgd,batch_size=16",))
     assert [picture.names[4:] for picture in pictures] == [("b16", "test_error")]
-    (picture,), _ = drawn(swept, "searches", ("optimizer=sgd",), best_of=(2, 4))
-    assert [words.partition(",")[0] for words in legend(picture)[:2]] == ["median best of 2", "median best of 4"]
 
 
 def test_targets_are_the_own_one_and_easier_ones(swept: Path) -> None:
@@ -222,6 +220,7 @@ def test_kinds_through_the_command(swept: Path, tmp_path: Path, cli: Any) -> Non
         (["--kind", "steps", "--name", "optimizers"], "--name and --kind exclude each other."),
         (["--where", "optimizer=sgd"], "--where needs --kind"),
         (["--rule", "released"], "--rule and --first need --kind"),
+        (["--best-of", "2,4"], "--kind searches was removed. fit and payoff use the expected best of k trials."),
         (["--kind", "steps", "--first", "3"], "--first must be at least 1 and needs --rule released"),
     ):
         code, out, err = cli(*line, *more)

@@ -37,7 +37,7 @@ def test_every_figure_is_a_png_and_an_svg_and_nothing_else_is_left(drawn):
     stems = [f"steps_to_target-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
     stems.append("optimizers-digits-fully_connected_64-test_error-0.1")
     pages = [f"summary-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
-    pages += [f"{name}-digits-fully_connected_64-test_error-0.1" for name in ("best_of", "narrowing")]
+    pages.append("narrowing-digits-fully_connected_64-test_error-0.1")
     *reported, untimed = reported  # nothing was timed in this store
     assert untimed.what == "payoff"
     assert reported == [out / f"{stem}.{suffix}" for stem in stems + pages for suffix in ("png", "svg")]
@@ -112,13 +112,10 @@ def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(fold
     ]
     assert "pays up to unknown" in said[0]
     reasons = "for the reasons, add --name optimizers, or another of these"
-    assert (
-        err == f"not drawn: optimizers (2 pictures), best_of (2 pictures), narrowing (2 pictures), payoff: {reasons}\n"
-    )
+    assert err == f"not drawn: optimizers (2 pictures), narrowing (2 pictures), payoff: {reasons}\n"
     workload = "digits · fully_connected_64, test_error ≤ 0.1"
     for name, why in (
         ("optimizers", "fewer than two optimizers have a curve"),
-        ("best_of", "fewer than two numbers of trials have a fit"),
         ("narrowing", "no curve has two ends and 8 trials per batch size"),
     ):
         err = cli("figures", "--store", folder, "--out", tmp_path, "--name", name)[2]

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis import workload_studies
-from analysis.figures import batch_figures, best_of_figures
-from analysis.fitting import curve_fits, fits, search_growth, selection_bias
+from analysis.figures import batch_figures
+from analysis.fitting import curve_fits, search_growth, selection_bias
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting.picture import Picture
 from analysis.trials import metaparameters
@@ -73,16 +73,13 @@ def test_the_first_k_trials_are_a_search_of_k(folder: Path, cli: Cli) -> None:
     sweep(folder, trials=24)
     found = curve_fits.of_store(folder)
     assert [curve_fits.trial_numbers(one) for one in found] == [[8, 16, 24]] * 3
-    told = curve_fits.refit_by_k(found)
-    assert [(at.one.curve.optimizer, at.k) for at in told][:4] == [
+    names, told = curve_fits.rows_by_k(found, [8, 24, 16])
+    assert list(zip(names["optimizer"], names["trials_per_point"], strict=True))[:4] == [
         *(("momentum", 8), ("momentum", 16), ("momentum", 24), ("nesterov", 8))
     ]
-    assert [at.selected.points.trials for at in told] == [8, 16, 24] * 3
-    assert told[2].selected is found[0].selected
-    words = curve_fits.table_by_k(told)
-    assert list(words.columns) == [8, 16, 24] and len(words) == 3
-    assert words.iloc[0, 2] == fits.critical_in_words(found[0].selected)
-    steps = np.array([at.selected.points.high for at in told[:3] if len(at.selected.points.high) == len(BATCH_SIZES)])
+    assert [one.points.trials for one in told] == [8, 16, 24] * 3
+    assert told[2] is found[0].selected
+    steps = np.array([one.points.high for one in told[:3] if len(one.points.high) == len(BATCH_SIZES)])
     assert (np.diff(steps, axis=0) <= 0).all(), "a minimum falls with k"
     _, out, err = cli("fit", "--store", folder, "--best-of", "24,8", "--csv")
     assert err == ""
@@ -125,10 +122,6 @@ def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_r
     pictures = [made.names for made in batch_figures.optimizers(found) if isinstance(made, Picture)]
     assert len(pictures) == len(set(pictures)) == 2
     assert len({made.names for made in batch_figures.steps_to_target(found) if isinstance(made, Picture)}) == 5
-    assert {made.names for made in best_of_figures.pays(found) if isinstance(made, Picture)} == set(names)
-    words = curve_fits.table_by_k(curve_fits.refit_by_k(found))
-    assert len(words) == 4
-    assert set(words.index.get_level_values("estimate")) == {"stop=target", "stop=budget"}
 
 
 def line(folder: Path, power: float, noise: float = 0.0, reached: int = len(BATCH_SIZES)) -> CurveFits:

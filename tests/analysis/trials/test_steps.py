@@ -299,6 +299,9 @@ def test_a_store_may_be_a_place_of_fsspec(cli):
         ),
         (["--metric", "test_error", "--value", "5"], "--value: test_error is never above 1, so 5 is not a target"),
         (["--metric", "test_error", "--value", "nan"], "target on test_error must be a finite number, not nan"),
+        (["--k", "9"], "--rule median was removed. fit and payoff use the expected best of k trials."),
+        (["--best-of", "9"], "--rule median was removed. fit and payoff use the expected best of k trials."),
+        (["--rule", "median"], "--rule median was removed. fit and payoff use the expected best of k trials."),
     ],
 )
 def test_mistakes_are_told_in_one_line(small, cli, arguments, message):
@@ -333,15 +336,14 @@ def test_studies_without_targets_need_one(folder, cli):
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
-@pytest.mark.parametrize("rule", ["minimum", "median"])
-def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, cli, rule):
+def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, cli):
     by_hand.publish(small, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     name = by_hand.study().name
     why = "published studies have no targets (set one with --metric and --value)"
-    _, out, err = cli("steps", "--store", small, "--rule", rule, "--csv")
+    _, out, err = cli("steps", "--store", small, "--csv")
     assert "a/b" not in out
     assert f"note: not in the table, because {why}: {name}\n" in err
-    assert why not in cli("steps", "--store", small, "--rule", rule, *ASKED)[2]
+    assert why not in cli("steps", "--store", small, *ASKED)[2]
 
 
 def test_pruning_changes_no_answer(folder, swept):
@@ -363,6 +365,36 @@ def started(folder: Path, *, easy: int | None) -> None:
         by_hand.publish(folder, by_hand.study(batch_size=size, trials=3), ran)
 
 
+RELEASED = ["--rule", "released", "--metric", "test_error", "--value", "0.1"]
+
+
+def test_pruned_studies_have_no_answer_but_the_minimum(folder, cli):
+    names = [plan(batch_size=size, trials=2, pruning="exact") for size in (1, 2, 4, 8)]
+    for study in names:
+        publish(folder, study, {0: Ran([(20, 0.5), (30, 0.05)]), 1: Ran([(10, np.nan)], "INFEASIBLE")})
+    code, out, err = cli("steps", "--store", folder, *RELEASED)
+    shown = ", ".join(sorted(study.name for study in names)[:3]) + " and 1 more"
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: --rule released needs whole curves, but pruning cut those of losing trials short: {shown}. "
+        "Run them with pruning=off, or use --rule minimum.\n"
+    )
+    assert cli("steps", "--store", folder)[0] == 0
+    publish(folder, plan(trials=1), {0: Ran([(20, 0.5), (30, 0.05)])})
+    code, out, err = cli("steps", "--store", folder, "--csv", *RELEASED)
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert err.startswith("note: not in the table: --rule released needs whole curves")
+    assert names[0].name in err and "pruning=off" in err
+
+
+def test_help_explains_every_column_and_option(cli):
+    _, out, _ = cli("steps", "--help-columns")
+    assert all(f"  {name} " in out for name in steps.COLUMNS)
+    _, out, _ = cli("steps", "--help")
+    assert "--first N" in out and "pruning=off" in out and "--best-of" not in out
+    assert max(map(len, out.splitlines())) <= 120
+
+
 ASKED = ("--metric", by_hand.METRIC, "--value", "0.1")
 
 
@@ -378,7 +410,6 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     assert f"note: met at the start, before any step, so not used in fits: {name}\n" in err + out
     _, table, _ = cli("steps", "--store", folder, *ASKED, "--csv")
     assert [row for row in table.splitlines() if ",0,0,1," in row]
-    assert "[0, 0]" in cli("steps", "--store", folder, *ASKED, "--rule", "median", "--best-of", "3")[1]
     started(tmp_path / "without", easy=None)
     shutil.rmtree(tmp_path / "without" / name)
     (tmp_path / "points.csv").write_text(table)

@@ -14,6 +14,7 @@ import numpy as np
 from analysis.published_steps import GPU, PublishedStep, arrays, flops
 from results.costs import step_model
 from results.costs.hardware import CORES, peak
+from results.costs.step_constants import CONSTANTS
 from results.costs.step_model import Constants, Terms
 from results.grouping import grouped
 
@@ -72,6 +73,17 @@ def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form
         return np.concatenate([agreement, WEIGHT * (logs - np.log(start))])
 
     return np.asarray(np.exp(least_squares(residuals, np.log(start), loss="soft_l1", bounds=(-12.0, 5.0)).x))
+
+
+def series_of(one: PublishedStep) -> tuple[object, ...]:
+    """Returns the name of a series of steps that differ only in the number of chips."""
+    step = one.step
+    return one.source, one.model, one.chip, step.precision, step.kept, step.length, step.batch_size / one.chips
+
+
+def predicted(steps: Sequence[PublishedStep]) -> np.ndarray:
+    """Returns the predicted seconds of several steps."""
+    return np.asarray(step_model.parts(arrays(steps), CONSTANTS).step)
 
 
 def _series(steps: Sequence[PublishedStep]) -> list[np.ndarray]:
@@ -193,7 +205,7 @@ def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = F
       every: whether to use all pairs in a series, instead of only neighbouring chip counts.
     """
     predicted, unchanged = [], []
-    for own in grouped(range(len(steps)), lambda i: steps[i].series).values():
+    for own in grouped(range(len(steps)), lambda i: series_of(steps[i])).values():
         for i in own:
             larger = [j for j in own if steps[j].chips > steps[i].chips]
             following = min((steps[j].chips for j in larger), default=0)
