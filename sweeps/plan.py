@@ -58,7 +58,7 @@ _EXAMPLES = (
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line and their predicted costs. Returns 1 if a study does not fit."""
-    given, rest = own_words(argv)
+    given, rest = overrides.split(argv, OWN, flags=(CALIBRATION,))
     line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "", _EXAMPLES)
     from harness.compiled import topologies
     from sweeps import planning
@@ -117,19 +117,6 @@ def _calibration(line: "CommandLine") -> int:
     if line.overrides:
         raise BadInput(f"{CALIBRATION} takes only store=DIR, not {line.overrides[0]}")
     return calibration.show(durable.location(line.store or DEFAULT_STORE))
-
-
-def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into the words of this command, by key, and all other words."""
-    words = cli.as_pairs(argv, (*overrides.FLAGS, CALIBRATION))
-    own = [word for word in words if word.partition("=")[0] in OWN]
-    overrides.check_once(own)
-    given = {}
-    for word in own:
-        key, _, given[key] = word.partition("=")
-        if not given[key]:
-            raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
-    return given, [word for word in words if word not in own]
 
 
 def _costs(
