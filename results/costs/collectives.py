@@ -61,7 +61,7 @@ class Collective(NamedTuple):
         share = (self.size - 1) / self.size
         if self.operation == "all-reduce":
             return 2 * share * self.bytes
-        if self.operation in ("collective-permute", "collective-broadcast"):
+        if self.operation in _PASSED:
             return self.bytes
         return share * self.bytes
 
