@@ -75,7 +75,7 @@ def held_bytes(jaxpr: Any) -> int:
 def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
     """Returns the peak bytes of programs, interpolated between two programs that differ only in the sizes of arrays.
 
-    The bytes of each array are interpolated. Peaks are computed as in ``held_bytes``.
+    The bytes of each array are interpolated, or extrapolated. Peaks are computed as in ``held_bytes``.
 
     Args:
       few, more: results of ``jax.make_jaxpr`` with the same operations.
@@ -87,26 +87,6 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
         return first + (last - first) * places
 
     return _peak([_open(few), _open(more)], bytes_between, given=True)
-
-
-def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
-    """Returns the peak bytes of a program for other values of a count, which is a prime in the given program.
-
-    Dimensions that are multiples of the prime scale with the count. All other dimensions do not depend on it.
-
-    Args:
-      jaxpr: result of ``jax.make_jaxpr``. All dimensions that do not scale must be smaller than the prime.
-      prime: the count in this program.
-      counts: int64[N], the counts to return peak bytes for.
-    """
-
-    def bytes_scaled(variables: Sequence[Any]) -> Any:
-        size = array_bytes(variables[0])
-        if all(dimension % prime for dimension in getattr(variables[0].aval, "shape", ())):
-            return size
-        return size // prime * counts
-
-    return np.broadcast_to(_peak([_open(jaxpr)], bytes_scaled, given=True), counts.shape)
 
 
 def device_bytes(arrays: Any) -> int:
