@@ -86,12 +86,12 @@ def products(smoke: bool) -> dict[str, float]:
     most = 2e6 if smoke else 2e8
     sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
     others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
-    fitted = probe.fitted(probe.products(sizes, "float32", 1e9), 4)
+    per_flop, per_byte, start = probe.fitted(probe.products(sizes, "float32", 1e9), 4)
     repeats = [probe.products(others, "float32", 1e9) for _ in range(3)]
     ratios = {}
     for same in zip(*repeats, strict=True):
         one = same[0]
-        predicted = fitted.seconds(one.m, one.k, one.n, 4)
+        predicted = one.flops * per_flop + one.numbers * 4 * per_byte + start
         ratios[f"{one.m} × {one.k} × {one.n}"] = statistics.median(each.seconds / predicted for each in same)
     return ratios
 

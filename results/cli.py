@@ -173,24 +173,25 @@ class CommandParser(argparse.ArgumentParser):
             raise BadInput(f"unknown {what} {value!r}; {nearest(value, action.choices)}")
 
 
+def _argument(read: Callable[[str], Any], text: str) -> Any:
+    try:
+        return read(text)
+    except BadInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def location(text: str) -> Any:
     """Argument type for locations that ``durable.location`` accepts."""
     from results import durable
 
-    try:
-        return durable.location(text)
-    except BadInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return _argument(durable.location, text)
 
 
 def path(text: str) -> Path:
     """Argument type for local paths. ~ is the home folder."""
     from results import durable
 
-    try:
-        return durable.local(text)
-    except BadInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return _argument(durable.local, text)
 
 
 path.__name__ = "local path"  # shown in argparse's messages

@@ -29,7 +29,6 @@ Manifests do not contain credentials. This command contacts neither the cluster 
 
 import shlex
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,16 +56,13 @@ _OPTIONS = tuple(field.name for field in dataclasses.fields(Options) if field.na
 OWN = ("topology", "machine", "gpu", "gpus", "hosts", "slices", "reservation", "out", *_OPTIONS)
 _EXAMPLES = ("task=digits_fc batch_size=1,16,256 topology=v5e:2x2 image=IMAGE store=gs://BUCKET/FOLDER -m",)
 _ACCOUNT = {"s3": "AWS_REGION", "az": "AZURE_STORAGE_ACCOUNT_NAME"}  # variables that pods need to use a store
-_GCLUSTER = (
-    "equivalent line for gcluster, as of commit 1047080, untested, without env, secret, volumes and node labels:"
-)
 _OF_COMMANDS = re.compile(r"(launcher|limits\.sweep)\b")
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints or writes the JobSets of a command line, and returns the exit code."""
-    given, rest = own_words(argv)
+    given, rest = overrides.split(argv, OWN, MAPS)
     line = help_text.read(rest, __doc__ or "", _EXAMPLES)
     if printing.is_data():
         raise BadInput("manifests are YAML. Leave out --csv and --json.")
@@ -107,23 +103,6 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     printing.answer(
         f"{number_of(len(texts), 'manifest')} in {folder}; next: kubectl apply -f {shlex.quote(str(folder))}"
     )
-
-
-def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into the words of this command, by key, and all other words."""
-    words = cli.as_pairs(argv, overrides.FLAGS)
-    own = [word for word in words if _is_own(word.partition("=")[0])]
-    overrides.check_once(own)
-    given = {}
-    for word in own:
-        key, _, given[key] = word.partition("=")
-        if not given[key]:
-            raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
-    return given, [word for word in words if word not in own]
-
-
-def _is_own(key: str) -> bool:
-    return key in OWN or key.partition(".")[0] in MAPS
 
 
 def _store(store: str | None) -> str:
@@ -208,24 +187,5 @@ def _texts(request: "Request", store: str, machines: Machines, options: Options)
         name = made["metadata"]["name"]
         if name in texts:
             raise BadInput(f"two studies have the name {name}. Write their manifests with different name=…")
-        comments = [study.name]
-        if machines.compute_type:
-            comments += [_GCLUSTER, gcluster(name, commands[0], store, machines, options)]
-        plain = yaml.safe_dump(made, sort_keys=False, width=1000)
-        texts[name] = "".join(f"# {printable(comment)}\n" for comment in comments) + plain
+        texts[name] = f"# {printable(study.name)}\n{yaml.safe_dump(made, sort_keys=False, width=1000)}"
     return texts
-
-
-def gcluster(name: str, words: Sequence[str], store: str, machines: Machines, options: Options) -> str:
-    """Returns the line that submits a study with gcluster, a program from GoogleCloudPlatform/cluster-toolkit."""
-    command = shlex.join(jobset.command(words, store, machines, None))
-    line = ["gcluster", "job", "submit", "-n", name, "-e", command, "--compute-type", machines.compute_type]
-    if machines.topology:
-        line += ["--topology", machines.topology, "--num-slices", "1"]
-    else:
-        line += ["--num-nodes", str(machines.hosts)]
-    line += ["-i", options.image, "--service-account", options.account]
-    line += ["-q", options.queue] if options.queue else []
-    line += ["--priority", options.priority] if options.priority else []
-    line += ["--restarts", str(options.restarts), "--grace-period", f"{jobset.GRACE_SECONDS}s"]
-    return f"{shlex.join(line)} -c CLUSTER -l ZONE -p PROJECT"

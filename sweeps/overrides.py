@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,6 +223,31 @@ def command_line(argv: Sequence[str]) -> CommandLine:
     store = _unquoted(stores[0].partition("=")[2]) if stores else None
     others = read_own([word for word in words if not word.startswith(("-", "store="))])
     return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
+
+
+def split(
+    argv: Sequence[str], keys: Collection[str], maps: Collection[str] = (), flags: Words = ()
+) -> tuple[dict[str, str], list[str]]:
+    """Splits a command line into the values of a command's own keys and all other words.
+
+    Args:
+      argv: words of the command line.
+      keys: the command's own keys.
+      maps: own keys that are followed by a dot and a name, such as ``env`` in env.NAME=VALUE.
+      flags: the command's own flags, which are among the other words.
+
+    Raises:
+      BadInput: a key is given twice, or has no value.
+    """
+    words = as_pairs(argv, (*FLAGS, *flags))
+    own = [word for word in words if word.partition("=")[0] in keys or re.split("[.=]", word)[0] in maps]
+    check_once(own)
+    given = {}
+    for word in own:
+        key, _, given[key] = word.partition("=")
+        if not given[key]:
+            raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
+    return given, [word for word in words if word not in own]
 
 
 def check_once(words: Iterable[str]) -> None:

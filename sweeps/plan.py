@@ -58,7 +58,7 @@ _EXAMPLES = (
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the studies of a command line and their predicted costs. Returns 1 if a study does not fit."""
-    given, rest = own_words(argv)
+    given, rest = overrides.split(argv, OWN, flags=(CALIBRATION,))
     line = help_text.read([word for word in rest if word != CALIBRATION], __doc__ or "", _EXAMPLES)
     from harness.compiled import topologies
     from sweeps import planning
@@ -93,9 +93,7 @@ def main(argv: list[str]) -> int:
     if printing.is_data():
         _show_data(studies, progress, costs, price)
     else:
-        _show_text(request, studies, progress, costs, seconds)
-        for text in _price_lines(list(costs.values()), price):
-            printing.answer(text)
+        _show_text(request, studies, progress, costs, seconds, price)
     return exit_codes.FAILED if any(cost.fits is False for cost in costs.values()) else exit_codes.DONE
 
 
@@ -117,19 +115,6 @@ def _calibration(line: "CommandLine") -> int:
     if line.overrides:
         raise BadInput(f"{CALIBRATION} takes only store=DIR, not {line.overrides[0]}")
     return calibration.show(durable.location(line.store or DEFAULT_STORE))
-
-
-def own_words(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Splits a command line into the words of this command, by key, and all other words."""
-    words = cli.as_pairs(argv, (*overrides.FLAGS, CALIBRATION))
-    own = [word for word in words if word.partition("=")[0] in OWN]
-    overrides.check_once(own)
-    given = {}
-    for word in own:
-        key, _, given[key] = word.partition("=")
-        if not given[key]:
-            raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
-    return given, [word for word in words if word not in own]
 
 
 def _costs(
@@ -281,6 +266,7 @@ def _show_text(
     missing: Trials,
     costs: Costs,
     seconds: float | None,
+    price: float | None,
 ) -> None:
     from results.plans.kinds import of_kind
     from sweeps.configured_study import ConfiguredStudy
@@ -305,7 +291,7 @@ def _show_text(
     steps = sum(missing[study.name] * study.budget_steps for study in studies)
     to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
     printing.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
-    for text in _summary(list(costs.values()), seconds):
+    for text in _summary(list(costs.values()), seconds, price):
         printing.answer(text)
 
 
@@ -349,13 +335,20 @@ def _size(count: float) -> str:
     return f"{count / GIB:.2f} GiB" if count >= GIB / 10 else f"{count / 2**20:.1f} MiB"
 
 
-def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
-    """Returns lines about the whole sweep. ``seconds`` is the compiler's timeout."""
+def _summary(costs: Sequence["StudyCost"], seconds: float | None, price: float | None) -> list[str]:
+    """Returns lines about the whole sweep. ``seconds`` is the compiler's timeout.
+
+    Hours are not predicted for this machine.
+    """
     from results.costs.predictions import Seconds
     from sweeps.costs.estimates import ENDED, TIMEOUT_SECONDS, span
 
-    lines = []
+    lines, prices = [], []
     known = [cost for cost in costs if cost.device_seconds is not None]
+    hours = [cost.hours for cost in known if cost.hours is not None and not cost.is_attached]
+    if hours:
+        whole = span(functools.reduce(Seconds.plus, hours))
+        prices.append(f"predicted: {whole} hours if these devices run one study after another")
     if known:
         total = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in known)))
         lengths = "an upper bound, assuming that trials use their whole budgets"
@@ -364,11 +357,13 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None) -> list[str]:
             if not all(cost.from_store for cost in known):
                 lengths += ", or budgets"
         lines.append(f"predicted: {span(total, 3600)} device-hours of {_devices_text(known)} ({lengths})")
+        if price is not None:
+            prices.append(f"predicted: {span(total, 3600 / price)} dollars, at {price:g} per device-hour")
         lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
     for why, count in collections.Counter(cost.by for cost in costs if cost.device_seconds is None).items():
         after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
         lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
-    return [*lines, *_idle(costs), *_too_large(costs)]
+    return [*lines, *_idle(costs), *_too_large(costs), *prices]
 
 
 def _devices_text(costs: Sequence["StudyCost"]) -> str:
@@ -377,23 +372,6 @@ def _devices_text(costs: Sequence["StudyCost"]) -> str:
     if absent is not None:
         return f"{absent.text}, which this machine does not have"
     return ", ".join(sorted({cost.device.kind for cost in costs}))
-
-
-def _price_lines(costs: Sequence["StudyCost"], price: float | None) -> list[str]:
-    """Returns lines about the hours and the price of a sweep. Hours are not predicted for this machine."""
-    from results.costs.predictions import Seconds
-    from sweeps.costs.estimates import span
-
-    lines = []
-    known = [cost for cost in costs if cost.device_seconds is not None]
-    hours = [cost.hours for cost in known if cost.hours is not None and not cost.is_attached]
-    if hours:
-        total = functools.reduce(Seconds.plus, hours)
-        lines.append(f"predicted: {span(total)} hours if these devices run one study after another")
-    if known and price is not None:
-        seconds = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in known)))
-        lines.append(f"predicted: {span(seconds, 3600 / price)} dollars, at {price:g} per device-hour")
-    return lines
 
 
 def _idle(costs: Sequence["StudyCost"]) -> list[str]:

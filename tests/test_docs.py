@@ -23,6 +23,7 @@ from results import __main__ as results_cli, cli, exit_codes, store
 from results.bad_input import BadInput
 from results.plans import kinds, schema
 from sweeps import composition, manifest, overrides, plan
+from sweeps.manifests.options import MAPS
 from workloads import preparable
 
 ROOT = Path(__file__).parents[1]
@@ -134,12 +135,8 @@ def ask(command: str, words: list[str]) -> None:
     elif command == "harness.costs.probe":
         assert not words
     else:
-        own_words = {
-            "sweeps": lambda words: ({}, words),
-            "sweeps.plan": plan.own_words,
-            "sweeps.manifest": manifest.own_words,
-        }
-        words = own_words[command](words)[1]
+        own = {"sweeps": ((), ()), "sweeps.plan": (plan.OWN, ()), "sweeps.manifest": (manifest.OWN, MAPS)}
+        words = overrides.split(words, *own[command], flags=(plan.CALIBRATION,))[1]
         needs_more = (plan.CALIBRATION, "protocol=archive")  # an imported archive: see tests/sweeps/test_protocol.py
         words = [word for word in words if word not in needs_more]
         line = overrides.command_line(words)

@@ -16,7 +16,7 @@ from jax.sharding import AxisType, Mesh
 
 from harness.compiled import hlo, topologies
 from harness.compiled.hlo import Compiled
-from results.costs.collectives import exchange_seconds, links, totals
+from results.costs.collectives import links, total_seconds, totals
 from results.costs.counts import Exchange, Verdict
 from results.costs.hardware import HARDWARE, hardware_of
 
@@ -145,7 +145,7 @@ def verdict(made: CompilationResult, on: Mesh, *, beside: float, lanes: int, how
     seconds = None
     if row is not None:
         over = links(HARDWARE[row], sizes, topologies.chips(on.devices.flat))
-        seconds = sum(each.times * exchange_seconds(HARDWARE[row], each, over) for each in made.found.collectives)
+        seconds = total_seconds(HARDWARE[row], made.found.collectives, over)
     return result._replace(
         exchanges=tuple(Exchange(*key, *sums) for key, sums in sorted(by_axes.items())),
         exchange_seconds=seconds,

@@ -38,15 +38,18 @@ _MOVES = {
 
 
 def of(jaxpr: Any, parameters: int = 0) -> Work:
-    """Returns the work of a program. Loops are counted as in ``matrix_flops``.
+    """Returns the work of a program, with two FLOPs per multiply-add of matmuls and convolutions.
+
+    The work of a loop body is multiplied by the trip count, or counted once if it is unknown. For a conditional, only
+    the FLOPs of the most expensive branch are counted. FLOPs of all other operations, such as sums and exponentials,
+    are excluded, as is usual for model FLOPs.
 
     Args:
       jaxpr: result of ``jax.make_jaxpr``.
       parameters: number of leading arguments that are weights.
     """
     program = _open(jaxpr)
-    moved, _ = _moved(program, [at < parameters for at in range(len(program.invars))])
-    return moved._replace(flops=matrix_flops(jaxpr))
+    return _work(program, [at < parameters for at in range(len(program.invars))])[0]
 
 
 def equations(jaxpr: Any) -> int:
@@ -72,7 +75,7 @@ def held_bytes(jaxpr: Any) -> int:
 def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
     """Returns the peak bytes of programs, interpolated between two programs that differ only in the sizes of arrays.
 
-    The bytes of each array are interpolated. Peaks are computed as in ``held_bytes``.
+    The bytes of each array are interpolated, or extrapolated. Peaks are computed as in ``held_bytes``.
 
     Args:
       few, more: results of ``jax.make_jaxpr`` with the same operations.
@@ -84,26 +87,6 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
         return first + (last - first) * places
 
     return _peak([_open(few), _open(more)], bytes_between, given=True)
-
-
-def held_bytes_scaled(jaxpr: Any, prime: int, counts: np.ndarray) -> np.ndarray:
-    """Returns the peak bytes of a program for other values of a count, which is a prime in the given program.
-
-    Dimensions that are multiples of the prime scale with the count. All other dimensions do not depend on it.
-
-    Args:
-      jaxpr: result of ``jax.make_jaxpr``. All dimensions that do not scale must be smaller than the prime.
-      prime: the count in this program.
-      counts: int64[N], the counts to return peak bytes for.
-    """
-
-    def bytes_scaled(variables: Sequence[Any]) -> Any:
-        size = array_bytes(variables[0])
-        if all(dimension % prime for dimension in getattr(variables[0].aval, "shape", ())):
-            return size
-        return size // prime * counts
-
-    return np.broadcast_to(_peak([_open(jaxpr)], bytes_scaled, given=True), counts.shape)
 
 
 def device_bytes(arrays: Any) -> int:
@@ -121,8 +104,8 @@ def _shares(jaxpr: Any) -> Iterator[Any]:
                 yield from _shares(inner)
 
 
-def _moved(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
-    """Returns the memory traffic and the operations of a program, and which of its results are weights.
+def _work(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
+    """Returns the work of a program, and which of its results are weights.
 
     Args:
       jaxpr: the program.
@@ -137,7 +120,7 @@ def _moved(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
         inner = [_open(each) for each in jaxprs_in_params(params)]
         if inner and name not in _APART:
             # The last arguments are those of the inner program. A condition has the choice before them.
-            within = [_moved(each, [*[False] * len(each.invars), *known][len(known) :]) for each in inner]
+            within = [_work(each, [*[False] * len(each.invars), *known][len(known) :]) for each in inner]
             works = [work for work, _ in within]
             if name == "cond":
                 own = _of_branches(works)
@@ -150,7 +133,7 @@ def _moved(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
                 weights.add(equation.outvars[0])
             if name in _FREE:
                 continue
-            own = _traffic(equation, name, known)
+            own = _of_operation(equation, name, known)
         total = total.plus(own)
     return total, [not isinstance(var, Literal) and var in weights for var in jaxpr.outvars]
 
@@ -162,27 +145,29 @@ def _of_branches(works: Sequence[Work]) -> Work:
     """
     most = max(works, key=lambda each: each.bytes)
     least = min((each for each in works if each.bytes > each.other_bytes), key=_in_matmuls, default=most)
-    return least._replace(other_bytes=most.bytes - _in_matmuls(least), operations=most.operations)
+    flops = max(each.flops for each in works)
+    return least._replace(flops=flops, other_bytes=most.bytes - _in_matmuls(least), operations=most.operations)
 
 
 def _in_matmuls(work: Work) -> float:
     return work.bytes - work.other_bytes
 
 
-def _traffic(equation: Any, name: str, known: Sequence[bool]) -> Work:
-    """Returns the memory traffic of an operation, given whether each operand is a weight."""
+def _of_operation(equation: Any, name: str, known: Sequence[bool]) -> Work:
+    """Returns the work of an operation, given whether each operand is a weight."""
     if name not in _PRODUCTS:
         return Work(other_bytes=_bytes_moved(equation, name) if name in _APART else 0.0, operations=1.0)
+    flops = 2 * (_products if name == "dot_general" else _products_of_convolution)(equation)
     sizes = [float(array_bytes(var)) for var in (*equation.invars, *equation.outvars)]
     if any(known):
         kinds = [*known, False]
     elif name == "dot_general" and equation.params["dimension_numbers"][1][0]:
         largest = max(sizes)
-        return Work(0.0, sum(sizes) - largest, largest, operations=1.0)
+        return Work(flops, sum(sizes) - largest, largest, operations=1.0)
     else:
         kinds = [False, False, True]  # the gradient of a weight
     weights = sum(size for size, is_weight in zip(sizes, kinds, strict=True) if is_weight)
-    return Work(activation_bytes=sum(sizes) - weights, weight_bytes=weights, operations=1.0)
+    return Work(flops, sum(sizes) - weights, weight_bytes=weights, operations=1.0)
 
 
 def _bytes_moved(equation: Any, name: str) -> float:
@@ -253,32 +238,15 @@ def array_bytes(var: Any) -> int:
 
 
 def matrix_flops(jaxpr: Any) -> int:
-    """Returns the FLOPs of all matmuls and convolutions of a program, counting two per multiply-add.
+    """Returns the FLOPs of all matmuls and convolutions of a program (see ``of``), given by ``jax.make_jaxpr``."""
+    return int(of(jaxpr).flops)
 
-    FLOPs of a loop body are multiplied by the trip count, or counted once if it is unknown. For a conditional, only the
-    most expensive branch is counted. All other operations, such as sums and exponentials, are excluded, as is usual for
-    model FLOPs.
 
-    Args:
-      jaxpr: result of ``jax.make_jaxpr``.
-    """
-    total = 0
-    for equation in _open(jaxpr).eqns:
-        name = equation.primitive.name
-        params = equation.params
-        if name == "dot_general":
-            ((contracted, _), _) = params["dimension_numbers"]
-            sizes = equation.invars[0].aval.shape
-            total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(sizes[i] for i in contracted)
-        elif name == "conv_general_dilated":
-            total += 2 * _products_of_convolution(equation)
-        elif name == "scan":
-            total += params["length"] * matrix_flops(params["jaxpr"])
-        elif name == "cond":
-            total += max(matrix_flops(branch) for branch in params["branches"])
-        else:
-            total += sum(matrix_flops(inner) for inner in jaxprs_in_params(params))
-    return total
+def _products(equation: Any) -> int:
+    """Returns the multiply-adds of a matmul."""
+    ((contracted, _), _) = equation.params["dimension_numbers"]
+    sizes = equation.invars[0].aval.shape
+    return math.prod(equation.outvars[0].aval.shape) * math.prod(sizes[i] for i in contracted)
 
 
 def _products_of_convolution(equation: Any) -> int:

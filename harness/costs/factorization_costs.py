@@ -10,6 +10,7 @@ from jax.sharding import AbstractMesh, AxisType
 from harness.compiled import ahead_of_time, jaxpr_cost
 from harness.run import Settings, Source
 from results.bad_input import BadInput, number_of
+from results.costs.collectives import summed
 from results.costs.counts import Counts, Exchange, Verdict, Work
 from results.plans.factorization import Factorization
 from workloads import registry
@@ -78,10 +79,7 @@ def verdict(study: Factorization, source: Source, settings: Settings, topology: 
 def _both(one: Verdict, two: Verdict) -> Verdict:
     """Combines the verdicts on both halves into the verdict on an epoch."""
     larger = two if not two.fits or (two.needed_bytes or 0) > (one.needed_bytes or 0) else one
-    totals: dict[tuple[str, str], tuple[float, ...]] = {}
-    for operation, axes, *own in (*one.exchanges, *two.exchanges):
-        before = totals.get((operation, axes), (0, 0.0, 0.0))
-        totals[operation, axes] = tuple(map(sum, zip(before, own, strict=True)))
+    totals = summed((*one.exchanges, *two.exchanges))
 
     def together(name: str) -> float | None:
         values = [getattr(each, name) for each in (one, two)]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from harness.costs.questions import read_json
 from results import durable
 from results.aliases import Fields, Json
@@ -93,18 +95,13 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
 
 def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, float]:
     """Returns the scale of predicted step times and the seconds per call that minimize the runs' relative error."""
-    one = [step / run.seconds for run, step in zip(runs, steps, strict=True)]
-    two = [run.calls / run.seconds for run in runs]
-    first, both, second = (
-        sum(a * b for a, b in zip(x, y, strict=True)) for x, y in ((one, one), (one, two), (two, two))
-    )
-    determinant = first * second - both * both
-    if determinant > 0:
-        scale = (second * sum(one) - both * sum(two)) / determinant
-        call = (first * sum(two) - both * sum(one)) / determinant
-        if scale > 0 and call > 0:
-            return scale, call
-    return sum(one) / first, 0.0
+    seconds = np.array([run.seconds for run in runs])
+    terms = np.array([steps, [run.calls for run in runs]]).T / seconds[:, None]
+    (scale, call), _, rank, _ = np.linalg.lstsq(terms, np.ones(len(runs)), rcond=None)
+    if rank == 2 and scale > 0 and call > 0:
+        return float(scale), float(call)
+    alone = terms[:, 0]
+    return float(alone.sum() / (alone @ alone)), 0.0
 
 
 def _typical(found: Fields, device_kind: str, backend: str, precision: str) -> Rates:

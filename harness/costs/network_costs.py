@@ -25,7 +25,7 @@ from workloads import losses, registry
 from workloads.workload import DATA, Draw, Examples, Loss, Product, Workload
 
 Lane = tuple[TrainState, Spans]  # shapes of a trial
-PARTS = 1_000_003  # a prime above all dimensions of networks
+PARTS = 2, 3  # numbers of parts from which others are extrapolated: with one part, operations differ
 KEPT = 16  # programs whose pieces are kept
 IMPOSSIBLE = 1.5  # multiple of the available memory beyond which no compiler makes a step fit
 LARGE = 2**30  # bytes on a device
@@ -184,17 +184,17 @@ def _least_bytes(
     large = [share for share, size in held.items() if size >= LARGE and share >= 2 * fewest]
     if settings.microbatches is not None or not large:
         return dict(held)
-    program = _in_parts(network, workload, lane)
-    peaks = jaxpr_cost.held_bytes_scaled(program, PARTS, np.array(large) // fewest)
+    few, more = _in_parts(network, workload, lane)
+    peaks = jaxpr_cost.held_bytes_between(few, more, np.array(large) // fewest - PARTS[0])
     return dict(held) | {share: min(held[share], int(peak)) for share, peak in zip(large, peaks, strict=True)}
 
 
-def _in_parts(network: Network, workload: Workload, lane: Lane) -> Any:
-    """Returns the program of a step that processes its share in ``PARTS`` parts of the smallest size."""
+def _in_parts(network: Network, workload: Workload, lane: Lane) -> list[Any]:
+    """Returns the programs of steps that process their shares in each number of ``PARTS`` of the smallest size."""
     known = _pieces((network, "parts"))
     if not known:
-        known.append(step_jaxpr(workload, PARTS * workload.group, PARTS, 1, lane))
-    return known[0]
+        known += [step_jaxpr(workload, count * workload.group, count, 1, lane) for count in PARTS]
+    return known
 
 
 @functools.cache
@@ -217,12 +217,6 @@ def step_jaxpr(
     sizes = [(DATA, shards)] if shards > 1 else None
     with jax.default_matmul_precision("highest"):
         return jax.make_jaxpr(step, axis_env=sizes)(*given)
-
-
-def step_work(workload: Workload, examples: int) -> Work:
-    """Returns the work of a step on one device."""
-    lane = programs.one_lane(workload)
-    return jaxpr_cost.of(step_jaxpr(workload, examples, lane=lane), len(jax.tree.leaves(lane[0].params)))
 
 
 def loss_jaxpr(workload: Workload, examples: int, shards: int, lane: Lane) -> Any:

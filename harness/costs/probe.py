@@ -78,21 +78,8 @@ class Product(NamedTuple):
         return self.m * self.k + self.k * self.n + self.m * self.n
 
 
-class ProductRates(NamedTuple):
-    """Rates of matmuls. The seconds of a matmul are the sum of a term per FLOP, a term per byte and a constant."""
-
-    flop_seconds: float
-    byte_seconds: float
-    start_seconds: float
-
-    def seconds(self, m: int, k: int, n: int, itemsize: int) -> float:
-        """Returns the predicted seconds of a matmul of any size."""
-        each = Product(m, k, n, 0.0)
-        return each.flops * self.flop_seconds + each.numbers * itemsize * self.byte_seconds + self.start_seconds
-
-
-def fitted(products: Sequence[Product], itemsize: int) -> ProductRates:
-    """Returns the non-negative rates that minimize the relative error over measured matmuls."""
+def fitted(products: Sequence[Product], itemsize: int) -> tuple[float, float, float]:
+    """Returns the non-negative seconds per FLOP, per byte and per matmul that minimize the relative error."""
     import numpy as np
     from scipy.optimize import nnls
 
@@ -100,7 +87,8 @@ def fitted(products: Sequence[Product], itemsize: int) -> ProductRates:
     terms = np.array([[each.flops, each.numbers * itemsize, 1.0] for each in products]) / seconds[:, None]
     scale = terms.max(axis=0)
     found, _ = nnls(terms / scale, np.ones(len(products)))
-    return ProductRates(*(found / scale).tolist())
+    per_flop, per_byte, start = (found / scale).tolist()
+    return per_flop, per_byte, start
 
 
 @cli.guarded
@@ -169,9 +157,9 @@ def measured(backend: str) -> Json:
     }
     for precision in PRECISIONS:
         own = products(PRODUCTS, precision, LARGEST_FLOPS[backend])
-        fit = fitted(own, 4 if precision == "float32" else 2)
+        per_flop = fitted(own, 4 if precision == "float32" else 2)[0]
         found["rates"][precision] = {
-            "flops": 1 / fit.flop_seconds if fit.flop_seconds else own[-1].flops / own[-1].seconds,
+            "flops": 1 / per_flop if per_flop else own[-1].flops / own[-1].seconds,
             "bytes": math.exp(sum(math.log(size / seconds) for size, seconds in memory) / len(memory)),
             "operation_seconds": operation,
         }

@@ -66,10 +66,10 @@ def installed(names: Sequence[str]) -> dict[str, str]:
 
 
 def code_hash(folders: Sequence[str]) -> str:
-    """Returns a hash of all Python code in the given folders of this project."""
+    """Returns a hash of all Python code in the given folders of this project, and of the table of hardware."""
     digest = hashlib.sha256()
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        for path in (*sorted((ROOT / folder).rglob("*.py")), *(ROOT / folder).glob("costs/*.csv")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

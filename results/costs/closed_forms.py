@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from results.costs.collectives import Axes, Collective, Groups, Totals
+from results.costs.collectives import Axes, Collective, Groups, Totals, summed
 from results.costs.counts import Work
 from results.costs.decoder_counts import scores_in_blocks
 
@@ -398,13 +398,12 @@ class _Step:
 def _collectives(sent: Sent, mesh: Axes) -> tuple[tuple[Collective, ...], Totals]:
     """Returns the collectives and their totals."""
     found = []
-    totals: Totals = {}
+    rows = []
     for (operation, axis, times, name), size in sorted(sent.items()):
         one = Collective(operation, float(size), _first_group(tuple(mesh.items()), axis), (times,), name)
-        count, whole, wire = totals.get((operation, axis), (0, 0.0, 0.0))
-        totals[operation, axis] = count + times, whole + times * size, wire + times * one.wire_bytes
         found.append(one)
-    return tuple(found), totals
+        rows.append((operation, axis, times, float(times * size), times * one.wire_bytes))
+    return tuple(found), summed(rows)
 
 
 @functools.lru_cache

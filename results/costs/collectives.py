@@ -13,7 +13,7 @@ import numpy as np
 from results.costs.hardware import HOP_SECONDS, Hardware
 
 Axes = Mapping[str, int]  # sizes of the axes of a mesh, in order
-Totals = dict[tuple[str, str], tuple[int, float, float]]  # count, bytes and wire bytes, by operation and axes
+Totals = dict[tuple[str, str], tuple[float, float, float]]  # count, bytes and wire bytes, by operation and axes
 Turns = tuple[int | None, ...]  # trip counts of the loops around an instruction, outermost first, or None if unknown
 Groups = tuple[tuple[int, ...], ...]  # groups of communicating devices
 COLLECTIVES = (
@@ -61,7 +61,7 @@ class Collective(NamedTuple):
         share = (self.size - 1) / self.size
         if self.operation == "all-reduce":
             return 2 * share * self.bytes
-        if self.operation in ("collective-permute", "collective-broadcast"):
+        if self.operation in _PASSED:
             return self.bytes
         return share * self.bytes
 
@@ -91,13 +91,20 @@ def axes_of(collective: Collective, mesh: Axes) -> str:
     return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
 
 
-def totals(collectives: Sequence[Collective], mesh: Axes) -> Totals:
+def totals(collectives: Iterable[Collective], mesh: Axes) -> Totals:
     """Returns the count, bytes and wire bytes of collectives, by operation and axes."""
+    return summed(
+        (each.operation, axes_of(each, mesh), each.times, each.times * each.bytes, each.times * each.wire_bytes)
+        for each in collectives
+    )
+
+
+def summed(rows: Iterable[tuple[str, str, float, float, float]]) -> Totals:
+    """Returns the sums of counts, bytes and wire bytes, by operation and axes, which precede them in each row."""
     sums: Totals = {}
-    for each in collectives:
-        key = each.operation, axes_of(each, mesh)
-        count, whole, wire = sums.get(key, (0, 0.0, 0.0))
-        sums[key] = count + each.times, whole + each.times * each.bytes, wire + each.times * each.wire_bytes
+    for operation, axes, *numbers in rows:
+        count, whole, wire = map(sum, zip(sums.get((operation, axes), (0, 0.0, 0.0)), numbers, strict=True))
+        sums[operation, axes] = count, whole, wire
     return sums
 
 

@@ -16,7 +16,7 @@ class Work(NamedTuple):
       state_bytes: bytes of parameters, moments and gradients that the optimizer reads and writes, if they are counted.
     """
 
-    flops: float = 0.0
+    flops: float = 0  # counted exactly, as an int
     activation_bytes: float = 0.0
     score_bytes: float = 0.0
     weight_bytes: float = 0.0

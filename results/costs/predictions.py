@@ -233,7 +233,7 @@ def calibration(ratios: Sequence[float], factor: float = CPU.factor) -> Calibrat
         return Calibration(math.exp(middle), factor, len(logs))
     from scipy.special import stdtrit  # slow to import
 
-    deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / (len(logs) - 1))
+    deviation = statistics.stdev(logs, middle)
     wider = float(stdtrit(len(logs) - 1, 0.95)) * deviation * math.sqrt(1 + 1 / len(logs))  # Student's t
     return Calibration(math.exp(middle), max(1.25, math.exp(wider)), len(logs))
 

@@ -295,7 +295,7 @@ class Bucket:
             if re.search("NoSuchBucket|ContainerNotFound", text):
                 raise OSError(_NO_BUCKET, "there is no such bucket", where) from None
             if isinstance(error, FileNotFoundError):
-                raise FileNotFoundError(errno.ENOENT, "no such object", where) from None
+                raise _missing(where) from None
             if status in ("401", "403"):
                 raise PermissionError(errno.EACCES, f"the bucket denied access with status {status}", where) from None
             raise OSError(errno.EIO, _brief(text, status), where) from None
@@ -305,7 +305,7 @@ class Bucket:
         if (seen := self._seen(key)) is not None:
             status = seen.objects.get(key)
             if status is None:
-                raise FileNotFoundError(errno.ENOENT, "no such object", f"{self.url}/{key}")
+                raise _missing(f"{self.url}/{key}")
             if key not in seen.contents and status.st_size <= _SMALL:
                 seen.contents[key] = self._get(key, 0, None)
             if key in seen.contents:
@@ -326,10 +326,10 @@ class Bucket:
         """Returns the status of an object."""
         if (seen := self._seen(key)) is not None:
             if key not in seen.objects:
-                raise FileNotFoundError(errno.ENOENT, "no such object", f"{self.url}/{key}")
+                raise _missing(f"{self.url}/{key}")
             return seen.objects[key]
         if not key:
-            raise FileNotFoundError(errno.ENOENT, "no such object", self.url)
+            raise _missing(self.url)
         with self._asking(key) as obstore:
             return _status(obstore.head(self._store, key))
 
@@ -369,7 +369,7 @@ class Bucket:
             found = [Entry(each["path"].rpartition("/")[2], "file", *_status(each)) for each in listed["objects"]]
             found += [Entry(each.rpartition("/")[2], "folder", 0, 0.0) for each in listed["common_prefixes"]]
         if not found:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", f"{self.url}/{key}")
+            raise _missing(f"{self.url}/{key}", "folder")
         return found
 
     def put(self, key: str, data: Any) -> None:
@@ -497,6 +497,10 @@ def _brief(text: str, status: str = "") -> str:
     return "the server cannot be reached"
 
 
+def _missing(where: str, noun: str = "object") -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, f"no such {noun}", where)
+
+
 def _status(about: Any) -> Status:
     return Status(about["size"], about["last_modified"].timestamp())
 
@@ -558,7 +562,7 @@ class BucketFiles:
 
     def peek(self, path: BucketPath, most: int) -> tuple[bytes, float]:
         if path.bucket.sees(path.key) is False:
-            raise FileNotFoundError(errno.ENOENT, "no such object", str(path))
+            raise _missing(str(path))
         data, status = path.bucket.look(path.key)
         return data[:most], status.st_mtime
 

@@ -34,18 +34,8 @@ COLUMNS = (
     "predictor",
 )
 _HEADER = ("study", "trial-steps", "measured s a step", "predicted s a step", "measured / predicted", "in range")
-# Older tables lack the mesh and the layout.
-_TOGETHER = (
-    "device_kind",
-    "backend",
-    "device_count",
-    "lanes",
-    "lane_strategy",
-    "shards",
-    "microbatches",
-    "mesh",
-    "layout",
-)
+_DIVISION = ("shards", "microbatches", "mesh", "layout")  # older tables lack the mesh and the layout
+_TOGETHER = ("device_kind", "backend", "device_count", "lanes", "lane_strategy", *_DIVISION)
 SAMPLED = 24  # maximum number of a store's studies that scale a prediction
 
 
@@ -181,16 +171,10 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
     ]
     together = grouped(usable, lambda row: tuple(map(row.get, _TOGETHER)))
     found = []
-    for (kind, backend, devices, lanes, strategy, shards, microbatches, mesh, layout), rows in together.items():
+    for (kind, backend, devices, lanes, strategy, *division), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
-        settings = Settings(
-            lanes=lanes,
-            lane_strategy=strategy or "auto",
-            shards=shards or None,
-            microbatches=microbatches or None,
-            mesh=mesh or None,
-            layout=layout or None,
-        )
+        given = {name: value for name, value in zip(_DIVISION, division, strict=True) if value}
+        settings = Settings(lanes=lanes, lane_strategy=strategy or "auto", **given)
         found.append(
             MeasuredRun(
                 commit,

@@ -422,8 +422,7 @@ def _machine_bytes(device: Device, counts: Counts | None) -> float | None:
 
 def _rates(device: Device, precision: str, ratios: Known, *, probed: bool) -> Rates | None:
     """Returns rates of a device: from tables scaled by stored runs, else from a probe if allowed, else from tables."""
-    if ratios.steps is not None:
-        tables = predictions.rates(*device, precision)
-        return None if tables is None else predictions.scaled(tables, ratios.steps)
     tables = predictions.rates(*device, precision)
-    return (microbenchmarks.rates(*device, precision) or tables) if probed else tables
+    if ratios.steps is not None:
+        return tables and predictions.scaled(tables, ratios.steps)
+    return (probed and microbenchmarks.rates(*device, precision)) or tables

@@ -3,7 +3,7 @@
 import collections
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +76,8 @@ class Speeds:
 
     def __init__(self) -> None:
         self._steps: dict[tuple, dict[float, Mean]] = {}
-        self._evaluations: dict[tuple, Mean] = collections.defaultdict(Mean)
+        self._evaluations: dict[Hashable, Mean] = collections.defaultdict(Mean)  # by family, and by kind
         self._costs: dict[str, Mean] = collections.defaultdict(Mean)
-        self._all_evaluations: dict[str, Mean] = collections.defaultdict(Mean)
 
     def add(self, of: Pace, progress: RunProgress) -> None:
         """Adds the times of the trials of a study."""
@@ -91,8 +90,8 @@ class Speeds:
         self._steps.setdefault(of.family, {}).setdefault(of.along, Mean()).add(progress.train_seconds, cost)
         self._costs[of.kind].add(progress.train_seconds, cost)
         others = max(0.0, progress.seconds - progress.train_seconds)
-        self._evaluations[of.family].add(others, evaluations)
-        self._all_evaluations[of.kind].add(others, evaluations)
+        for key in (of.family, of.kind):
+            self._evaluations[key].add(others, evaluations)
 
     def of(self, of: Pace) -> tuple[float, float] | None:
         """Returns the seconds per step and per evaluation, or None if the kind has not been measured."""
@@ -100,7 +99,7 @@ class Speeds:
             return None
         by_along = {along: mean.value for along, mean in self._steps.get(of.family, {}).items()}
         a_cost = _between(by_along, of.along) if by_along else self._costs[of.kind].value
-        return a_cost * of.cost, self._evaluations.get(of.family, self._all_evaluations[of.kind]).value
+        return a_cost * of.cost, self._evaluations.get(of.family, self._evaluations[of.kind]).value
 
 
 def _between(measured: Mapping[float, float], at: float) -> float:

@@ -55,22 +55,23 @@ def coordinator(name: str) -> str:
     return f"{name}-{JOB}-0-0.{name}"
 
 
-def command(words: Sequence[str], store: str, machines: Machines, name: str | None) -> list[str]:
+def command(words: Sequence[str], store: str, machines: Machines, name: str) -> list[str]:
     """Returns the command of a pod.
 
     Args:
       words: words of `scaling-limits sweep` for one study.
       store: URL of the store.
       machines: hosts that run the study.
-      name: name of the JobSet. If it is missing, hosts detect the cluster.
+      name: name of the JobSet.
     """
     ours = [f"store={store}"]
     if machines.hosts > 1:
-        ours += ["launcher=hosts", f"launcher.connect_seconds={CONNECT_SECONDS}"]
-        if name is not None:
-            ours += [f"launcher.coordinator={coordinator(name)}:{PORT}"]
-        if name is not None or machines.topology is None:
-            ours += [f"launcher.hosts={machines.hosts}"]
+        ours += [
+            "launcher=hosts",
+            f"launcher.connect_seconds={CONNECT_SECONDS}",
+            f"launcher.coordinator={coordinator(name)}:{PORT}",
+            f"launcher.hosts={machines.hosts}",
+        ]
     return ["scaling-limits", "sweep", *words, *ours]
 
 

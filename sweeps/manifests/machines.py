@@ -6,7 +6,7 @@ Machine types, topologies and limits are taken from GoogleCloudPlatform/cluster-
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from results.bad_input import BadInput, check_choice
@@ -25,7 +25,6 @@ class Machines(NamedTuple):
       devices: number of chips or GPUs per host.
       resource: name of the Kubernetes resource for the devices.
       labels: labels of the nodes.
-      compute_type: name of the machine type, as given to `gcluster job submit --compute-type`, or an empty text.
       topology: topology of a TPU slice.
       arm: whether the hosts have Arm processors, so that they need an image for linux/arm64.
     """
@@ -35,7 +34,6 @@ class Machines(NamedTuple):
     devices: int
     resource: str
     labels: Mapping[str, str]
-    compute_type: str
     topology: str | None = None
     arm: bool = False
 
@@ -69,17 +67,16 @@ FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16")
 SEVERAL_HOSTS = 4  # chips of each host in a slice of several hosts
 
-# Compute types of gcluster by number of GPUs per host, by the label ``GPU`` of nodes. T4 does not have one.
-GPUS: Mapping[str, Mapping[int, str]] = {
-    "nvidia-tesla-t4": dict.fromkeys((1, 2, 4), ""),
-    "nvidia-l4": {n: f"l4-{n}" for n in (1, 2, 4, 8)},
-    "nvidia-tesla-a100": {n: f"a100-40gb-{n}" for n in (1, 2, 4, 8)} | {16: "a2-megagpu-16g"},
-    "nvidia-a100-80gb": {n: f"a100-80gb-{n}" for n in (1, 2, 4, 8)},
-    "nvidia-h100-80gb": {n: f"h100-80gb-{n}" for n in (1, 2, 4, 8)},
-    "nvidia-h100-mega-80gb": {8: "h100-mega-80gb-8"},
-    "nvidia-h200-141gb": {8: "h200-141gb-8"},
-    "nvidia-b200": {8: "b200-8"},
-    "nvidia-gb200": {4: "gb200-4"},
+GPUS: Mapping[str, Sequence[int]] = {  # numbers of GPUs per host, by the label ``GPU`` of nodes
+    "nvidia-tesla-t4": (1, 2, 4),
+    "nvidia-l4": (1, 2, 4, 8),
+    "nvidia-tesla-a100": (1, 2, 4, 8, 16),
+    "nvidia-a100-80gb": (1, 2, 4, 8),
+    "nvidia-h100-80gb": (1, 2, 4, 8),
+    "nvidia-h100-mega-80gb": (8,),
+    "nvidia-h200-141gb": (8,),
+    "nvidia-b200": (8,),
+    "nvidia-gb200": (4,),
 }
 ARM = ("nvidia-gb200",)  # GPUs of hosts with Arm processors
 MOST_HOSTS = 10_000  # Kubernetes limits the pods of a job
@@ -114,7 +111,7 @@ def tpus(text: str, machine: str | None = None, hosts: int | None = None) -> Mac
             f"hosts={hosts}: {text} has {count} of {kind}, with {fitting[kind]} chips each. Leave hosts out."
         )
     labels = {ACCELERATOR: version.label, TOPOLOGY: topology}
-    return Machines(text, count, fitting[kind], "google.com/tpu", labels, kind, topology)
+    return Machines(text, count, fitting[kind], "google.com/tpu", labels, topology)
 
 
 def gpus(name: str, count: int, hosts: int = 1) -> Machines:
@@ -129,15 +126,15 @@ def gpus(name: str, count: int, hosts: int = 1) -> Machines:
       BadInput: the machine does not exist.
     """
     check_choice("gpu", name, GPUS)
-    types = GPUS[name]
-    if count not in types:
-        raise BadInput(f"gpus={count}: hosts with {name} have {' or '.join(map(str, types))} GPUs")
+    counts = GPUS[name]
+    if count not in counts:
+        raise BadInput(f"gpus={count}: hosts with {name} have {' or '.join(map(str, counts))} GPUs")
     if not 1 <= hosts <= MOST_HOSTS:
         raise BadInput(f"hosts={hosts} must be from 1 to {MOST_HOSTS:,}")
-    whole = min(8, max(types))
+    whole = min(8, max(counts))
     if hosts > 1 and count < whole:
         raise BadInput(f"hosts={hosts}: use hosts with {whole} GPUs, that is, gpus={whole}")
-    return Machines(name, hosts, count, "nvidia.com/gpu", {GPU: name}, types[count], arm=name in ARM)
+    return Machines(name, hosts, count, "nvidia.com/gpu", {GPU: name}, arm=name in ARM)
 
 
 def _known(names: Mapping[str, object]) -> str:

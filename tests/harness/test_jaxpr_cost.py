@@ -17,6 +17,7 @@ from results.costs import closed_forms, decoder_counts
 from results.costs.closed_forms import closed_form
 from results.costs.decoder_counts import Decoder
 from tests.harness import on_tpu
+from tests.harness.counted import step_work
 from tests.harness.divided import generated
 from workloads import registry
 from workloads.layouts.shapes import SHAPES, dataset, parameters
@@ -223,7 +224,7 @@ def test_a_decoder_moves_what_a_hand_computes_and_what_closed_forms_count(gated:
     weights = 2 * 3 * (layers * (4 * wide**2 + matrices * wide * hidden) + wide * vocabulary)
     scores = 2 * 6 * layers * batch * heads * length**2
     workload = registry.workload(dataset(small, length), "transformer_rotary", small.options, "adam", "bfloat16")
-    work = network_costs.step_work(workload, batch)
+    work = step_work(workload, batch)
     closed = closed_forms.work(small.sizes(batch, length), {"data": 1}, {}, gated=gated, tied=tied, width=2)
     assert work[:4] == closed[:4] == (small.flops(batch, length), activations, scores, weights)
     assert closed_forms.sizes_of(dataclasses.asdict(small), batch, length) == small.sizes(batch, length)
@@ -241,7 +242,7 @@ def test_closed_forms_count_blocks_windows_and_key_heads(key_heads: int, window:
     small = dataclasses.replace(SHAPES["small"], key_heads=key_heads, window=window)
     options = small.options | ({"attention_block": block} if block else {})
     workload = registry.workload(dataset(small, 128), "transformer_rotary", options, "adam", "bfloat16")
-    work = network_costs.step_work(workload, 4)
+    work = step_work(workload, 4)
     sizes = small.sizes(4, 128)
     closed = closed_form(sizes, parameters(small), {"data": 1}, {}, width=2, attention_block=block, window=window)
     assert (closed.work.flops, closed.work.weight_bytes) == (work.flops, work.weight_bytes)

@@ -23,6 +23,7 @@ from results.costs.hardware import HALVES, HARDWARE, hardware_of
 from results.costs.predictions import Rates
 from results.papers import published_numbers
 from tests.harness import on_tpu
+from tests.harness.counted import step_work
 from workloads import losses, registry
 from workloads.layouts.shapes import SHAPES, dataset
 
@@ -93,7 +94,7 @@ def test_large_networks_that_were_timed_on_a_gpu_are_in_the_range() -> None:
     transformer = registry.workload(tokens, "transformer_decoder", options, "momentum", "bfloat16")
     networks = ((on_tpu.workload("resnet_50", "bfloat16"), 256, 22.5), (transformer, 128, 43.1))
     for workload, batch_size, per_second in networks:
-        found = predictions.seconds(network_costs.step_work(workload, batch_size), rates)
+        found = predictions.seconds(step_work(workload, batch_size), rates)
         assert found.middle == pytest.approx(1 / per_second, rel=0.25)
         assert found.low < 1 / per_second < found.high
 
