@@ -64,7 +64,7 @@ STUDIES = (
     Column("lane_strategy", TEXT, "map (sequential) or vmap (batched)"),
     Column("shards", INT32, "devices that each batch was divided over"),
     Column("microbatches", INT32, "sequential parts of each shard of a batch"),
-    Column("mesh", TEXT, "batch: mesh of each trial, such as data:2;model:4, or null without a layout. Since schema 5"),
+    Column("mesh", TEXT, "batch: mesh of each trial, such as data:2, or null without a layout. Since schema 5"),
     Column(
         "layout", TEXT, "batch: tensor axes that were divided over the mesh, such as mlp:model, or null. Since schema 5"
     ),

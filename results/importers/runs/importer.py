@@ -15,6 +15,7 @@ from results.importers.runs.log import Log
 from results.importers.runs.run_map import RunMap
 from results.importers.runs.runs import Run
 from results.importers.untrusted import ImportWarnings, Unusable, brief
+from results.plans import kinds
 from results.plans.recorded import RUNS, Recorded
 from results.printing import Report
 from results.storage.commits import Commit
@@ -128,9 +129,9 @@ def _stored(store: Folder | None) -> dict[Any, list[Commit]]:
     """Returns the stored studies of imported runs, by names, batch size and unit."""
     studies: dict[Any, list[Commit]] = {}
     for commit in stores.committed(store) if store is not None and store.is_dir() else ():
-        study = commit.study
-        if isinstance(study, Recorded) and study.source == RUNS:
-            studies.setdefault(_place(study), []).append(commit)
+        for study in kinds.of_type([commit.study], Recorded):
+            if study.source == RUNS:
+                studies.setdefault(_place(study), []).append(commit)
     return studies
 
 
