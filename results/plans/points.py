@@ -21,10 +21,4 @@ EXTENTS = {
     for prefix in FITS
 }
 # Columns that depend on the whole curve. All others follow from the study's own tables.
-OF_CURVES = frozenset(
-    {
-        "curve",
-        *(name for names in FITS.values() for name in names),
-        *(name for answers in EXTENTS.values() for names in answers for name in names),
-    }
-)
+OF_CURVES = frozenset({"curve"}.union(*FITS.values(), *(names for answers in EXTENTS.values() for names in answers)))

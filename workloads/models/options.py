@@ -1,7 +1,7 @@
 """Checks for model options, and the named models of Shallue et al. 2018 (arXiv 1811.03600)."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,17 @@ READ_OUTS = ("tied", "untied", "untied_bias")
 
 def check_whole(**options: object) -> None:
     """Raises ValueError unless all options are integers of at least 1."""
-    for name, value in options.items():
-        if not is_whole_list([value]):
-            raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
+    _check(options, lambda value: is_whole_list([value]), "an integer of at least 1")
 
 
 def check_count(**options: object) -> None:
     """Raises ValueError unless all options are integers of at least 0."""
-    for name, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name} must be an integer of at least 0, not {value!r}")
+    _check(options, lambda value: type(value) is int and value >= 0, "an integer of at least 0")
 
 
 def check_bool(**options: object) -> None:
     """Raises ValueError unless all options are true or false."""
-    for name, value in options.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, not {value!r}")
+    _check(options, lambda value: isinstance(value, bool), "true or false")
 
 
 def check_read_out(read_out: object) -> None:
@@ -41,9 +35,13 @@ def check_read_out(read_out: object) -> None:
 
 def check_share(**options: object) -> None:
     """Raises ValueError unless all options are numbers in [0, 1)."""
+    _check(options, lambda value: type(value) in (int, float) and 0 <= value < 1, "at least 0 and below 1")
+
+
+def _check(options: Mapping[str, object], is_valid: Callable[[Any], bool], what: str) -> None:
     for name, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-            raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
+        if not is_valid(value):
+            raise ValueError(f"{name} must be {what}, not {value!r}")
 
 
 def check_heads(d_model: int, heads: int) -> None:
