@@ -1,10 +1,10 @@
 """Checks the commits of a study: listed files exist, tables are consistent with the plan, and ledgers add up."""
 
+import functools
 import hashlib
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from results import bounds, durable
@@ -314,23 +314,8 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
     columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
-    # There are few distinct endings, so each is created once: combine the columns' dictionary codes into one code per
-    # trial.
-    codes, texts = np.zeros(len(columns), np.int64), []
-    for name in TrialEnding._fields:
-        encoded = columns[name].combine_chunks().dictionary_encode("encode")
-        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        texts.append(encoded.dictionary.to_pylist())
-        codes = codes * max(len(texts[-1]), 1) + encoded.indices.to_numpy(zero_copy_only=False)
-    distinct, places = np.unique(codes, return_inverse=True)
-    endings = []
-    for code in distinct.tolist():
-        fields: list[Any] = []
-        for values in reversed(texts):
-            code, at = divmod(code, max(len(values), 1))
-            fields.insert(0, values[at])
-        endings.append(TrialEnding(*fields))
-    return dict(zip(columns["trial"].to_pylist(), map(endings.__getitem__, places.tolist()), strict=True))
+    endings = map(functools.cache(TrialEnding), *(columns[name].to_numpy() for name in TrialEnding._fields))
+    return dict(zip(columns["trial"].to_pylist(), endings, strict=True))
 
 
 def _buffer(source: Source) -> pa.Buffer:
