@@ -1,6 +1,5 @@
 """Checks the commits of a study: listed files exist, tables are consistent with the plan, and ledgers add up."""
 
-import functools
 import hashlib
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -21,7 +20,7 @@ from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
-from results.storage import compaction, envelope
+from results.storage import claims, compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
@@ -313,9 +312,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 
 def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
-    columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
-    endings = map(functools.cache(TrialEnding), *(columns[name].to_numpy() for name in TrialEnding._fields))
-    return dict(zip(columns["trial"].to_pylist(), endings, strict=True))
+    return claims.join_endings(rows.read(["trial", *TrialEnding._fields]))
 
 
 def _buffer(source: Source) -> pa.Buffer:
