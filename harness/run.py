@@ -101,7 +101,7 @@ class Record:
       steps_per_epoch: number of steps that process one training set's worth of examples, or None for an endless stream.
       lanes, lane_strategy, shards, microbatches: values that were used, or None if the study's kind does not have
         lanes.
-      mesh, layout: texts of the mesh and the layout that were used, or None if tensors were not divided.
+      mesh, layout: texts of the mesh and the layout that were used, if tensors were divided.
     """
 
     trials: Sequence[Trial]
