@@ -30,10 +30,7 @@ INSERTED = {
     "sweep": [],
     "figure": [("analysis/figures/registry.py", "FIGURES: dict[str, Figure] = {\n")],
     "column": [
-        (
-            "results/plans/schema.py",
-            '    Column("physical_cores", INT32, "physical cores that it could use"),\n',
-        ),
+        ("results/plans/columns.csv", "studies,physical_cores,int32,physical cores that it could use\n"),
         ("results/plans/schema.py", "from results.plans.study import METRICS\n"),
         ("results/storage/migrations.py", HERE),
         ("harness/processes/provenance.py", '        "physical_cores": len(processors.physical_cores()),\n'),

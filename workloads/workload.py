@@ -157,15 +157,10 @@ def flax_model(network: Callable[[], Any]) -> Model:
 
         return meta.unbox(made().init(key, inputs)), ()
 
-    def names(inputs: Array) -> Any:
-        from workloads import axes
-
-        return axes.of_parameters(lambda key, inputs: made().init(key, inputs), inputs)
-
     def apply(params: Params, state: State, inputs: Array, keys: Array | None, train: bool) -> tuple[Array, State]:
         return made().apply(params, inputs), state
 
-    return Model(init, apply, axes=names)
+    return Model(init, apply, axes=_axes_of(lambda key, inputs: made().init(key, inputs)))
 
 
 def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
@@ -182,18 +177,24 @@ def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
         variables = meta.unbox(dict(made().init(key, inputs, None, False)))
         return {"params": variables.pop("params")}, variables
 
-    def names(inputs: Array) -> Any:
-        from workloads import axes
-
-        return axes.of_parameters(lambda key, inputs: made().init(key, inputs, None, False), inputs)
-
     def apply(
         params: Params, state: State, inputs: Array, keys: Array | None, train: bool
     ) -> tuple[Array | Product, State]:
         outputs, changed = made().apply({**params, **state}, inputs, keys, train, mutable=[*state] if train else [])
         return outputs, {**state, **changed}
 
-    return Model(init, apply, group, names)
+    return Model(init, apply, group, _axes_of(lambda key, inputs: made().init(key, inputs, None, False)))
+
+
+def _axes_of(init: Callable[[Array, Array], Any]) -> Callable[[Array], Any]:
+    """Returns ``Model.axes`` of a Flax network."""
+
+    def names(inputs: Array) -> Any:
+        from workloads import axes
+
+        return axes.of_parameters(init, inputs)
+
+    return names
 
 
 class Optimizer(NamedTuple):

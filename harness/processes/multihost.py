@@ -32,7 +32,7 @@ SHARED_SECONDS = 60.0  # a failure on all processes within this time counts as a
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """The addresses of the processes of a run.
+    """The addresses of the processes of a run. Raises BadInput if a number is invalid.
 
     Attributes:
       coordinator: HOST:PORT of the first process.
@@ -50,13 +50,11 @@ class Hosts:
     connect_seconds: int = rendezvous.SECONDS
     cluster: str | None = None
 
-    def check(self) -> None:
-        """Raises BadInput if a value is invalid."""
+    def __post_init__(self) -> None:
         if self.heartbeat_seconds < 1:
             raise BadInput(f"launcher.heartbeat_seconds must be at least 1, not {self.heartbeat_seconds}")
         if self.connect_seconds < 1:
             raise BadInput(f"launcher.connect_seconds must be at least 1, not {self.connect_seconds}")
-        _check_address(self.coordinator)
         if self.count < 2:
             given = f"{self.cluster} reports one host" if self.cluster else f"launcher.hosts={self.count}"
             raise BadInput(f"{given}: a multi-host run needs at least two hosts. Use launcher=local.")
@@ -93,20 +91,14 @@ def find(
             "launcher=hosts needs launcher.coordinator=HOST:PORT of host 0, because no TPU pod, SLURM, Open MPI or "
             "indexed job of Kubernetes provides it"
         )
-    _check_address(where)
+    host, colon, port = where.rpartition(":")
+    if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise BadInput(f"launcher.coordinator={where} must be HOST:PORT, such as 10.0.0.1:8482, or auto")
     if count is None or index is None:
         raise BadInput(
             "launcher=hosts needs launcher.hosts, the number of hosts, and launcher.host, the index of this one"
         )
-    hosts = Hosts(where, count, index, heartbeat_seconds, connect_seconds, place.cluster if place else None)
-    hosts.check()
-    return hosts
-
-
-def _check_address(coordinator: str) -> None:
-    host, colon, port = coordinator.rpartition(":")
-    if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise BadInput(f"launcher.coordinator={coordinator} must be HOST:PORT, such as 10.0.0.1:8482, or auto")
+    return Hosts(where, count, index, heartbeat_seconds, connect_seconds, place.cluster if place else None)
 
 
 def start(hosts: Hosts, command: str = "", code: str = "") -> str:
@@ -122,7 +114,6 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     """
     import jax
 
-    hosts.check()
     own = rendezvous.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
     rendezvous.meet(hosts.coordinator, own, hosts.connect_seconds)
     try:

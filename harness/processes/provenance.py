@@ -16,6 +16,7 @@ from results.bad_input import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]  # of the checkout
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "scikit-learn")
+TABLES = (".csv", ".toml")  # constants that are not in Python code
 COMPILERS = ("libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")  # from extras, if installed
 
 
@@ -66,10 +67,12 @@ def installed(names: Sequence[str]) -> dict[str, str]:
 
 
 def code_hash(folders: Sequence[str]) -> str:
-    """Returns a hash of all Python code in the given folders of this project, and of the table of hardware."""
+    """Returns a hash of all Python code, and of the tables next to it, in the given folders of this project."""
     digest = hashlib.sha256()
     for folder in folders:
-        for path in (*sorted((ROOT / folder).rglob("*.py")), *(ROOT / folder).glob("costs/*.csv")):
+        code = list((ROOT / folder).rglob("*.py"))
+        tables = [file for place in {file.parent for file in code} for file in place.iterdir() if file.suffix in TABLES]
+        for path in sorted(code + tables):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

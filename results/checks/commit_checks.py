@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from results import bounds, durable
@@ -21,7 +20,7 @@ from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
-from results.storage import compaction, envelope
+from results.storage import claims, compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
@@ -313,24 +312,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 
 def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
-    columns = pa.concat_tables(rows.read(["trial", *TrialEnding._fields]))
-    # There are few distinct endings, so each is created once: combine the columns' dictionary codes into one code per
-    # trial.
-    codes, texts = np.zeros(len(columns), np.int64), []
-    for name in TrialEnding._fields:
-        encoded = columns[name].combine_chunks().dictionary_encode("encode")
-        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        texts.append(encoded.dictionary.to_pylist())
-        codes = codes * max(len(texts[-1]), 1) + encoded.indices.to_numpy(zero_copy_only=False)
-    distinct, places = np.unique(codes, return_inverse=True)
-    endings = []
-    for code in distinct.tolist():
-        fields: list[Any] = []
-        for values in reversed(texts):
-            code, at = divmod(code, max(len(values), 1))
-            fields.insert(0, values[at])
-        endings.append(TrialEnding(*fields))
-    return dict(zip(columns["trial"].to_pylist(), map(endings.__getitem__, places.tolist()), strict=True))
+    return claims.join_endings(rows.read(["trial", *TrialEnding._fields]))
 
 
 def _buffer(source: Source) -> pa.Buffer:

@@ -175,14 +175,7 @@ def scan(rows: Rows, earliest: int) -> TrialSpans:
 
 def _texts(column: pa.ChunkedArray) -> set:
     """Returns the distinct values in a text column, including None if there are nulls."""
-    distinct = set()
-    for chunk in column.chunks:
-        # With a one-entry dictionary, the rows need not be read.
-        if len(chunk) and not chunk.null_count and pa.types.is_dictionary(chunk.type) and len(chunk.dictionary) == 1:
-            distinct |= set(chunk.dictionary.to_pylist())
-        else:
-            distinct |= set(chunk.unique().to_pylist())
-    return distinct
+    return {value for chunk in column.chunks for value in chunk.unique().to_pylist()}
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

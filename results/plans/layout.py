@@ -8,7 +8,7 @@ from typing import ClassVar
 from results.aliases import Fields
 from results.bad_input import BadInput, check_choice
 from results.plans.plan import Labels, Plan
-from results.plans.schema import BOOL, FLOAT64, INT32, INT64, TEXT, Column
+from results.plans.schema import read_columns
 from results.plans.search_space import SearchSpace
 from results.plans.study import COMPARABLE, DIGITS, MOST_STEPS, check_int
 from results.plans.trial_request import MOST_TRIALS
@@ -21,45 +21,9 @@ EMULATED, DEVICE, AHEAD = "cpu-emulated", "device", "tpu-aot"
 ENGINES = (EMULATED, DEVICE, AHEAD)
 _OWN_NAME = 60  # maximum letters of mesh and layout in a study's name
 
-_SUPERSEDED = "superseded (now derived from counted columns)"
-_PER_DEVICE = "bytes per device, from the compiler"
 # Layout measurements have these columns after the loss: the reason for a rejection, counts from the compiled step,
 # predictions, and measurements.
-COLUMNS = (
-    Column("refusal", TEXT, "kind of the error that rejected the layout, or null if it was accepted"),
-    Column("explanation", TEXT, "the rejection, in one line"),
-    Column("ideal_flops", FLOAT64, "FLOPs of the matmuls of a step, each done once"),
-    Column("executed_flops", FLOAT64, "counted: FLOPs of the compiled step, over all devices"),
-    Column("redundancy", FLOAT64, "counted: executed over ideal FLOPs, 1 if no device repeats another's work"),
-    Column("argument_bytes", INT64, f"counted: parameters, optimizer and batch, {_PER_DEVICE}"),
-    Column("temporary_bytes", INT64, f"counted: all other memory of a step, {_PER_DEVICE}"),
-    Column("peak_bytes", INT64, f"counted: both, and results that do not replace an argument, {_PER_DEVICE}"),
-    Column("wire_bytes", FLOAT64, "counted: bytes that a device sends in a step, by the best ring algorithm"),
-    Column("collectives", TEXT, "counted: operation, mesh axes, count, bytes and wire bytes, JSON"),
-    Column("unknown_loops", INT32, "counted: loops without a known trip count, each counted as one iteration"),
-    Column("hardware", TEXT, "device of the predictions"),
-    Column("predicted_compute_seconds", FLOAT64, f"predicted: matmuls of a step at the device's peak, {_SUPERSEDED}"),
-    Column(
-        "predicted_memory_seconds",
-        FLOAT64,
-        f"predicted: reading and writing the device's memory once a step, {_SUPERSEDED}",
-    ),
-    Column(
-        "predicted_exchange_seconds", FLOAT64, f"predicted: collectives of a step, latency and bytes, {_SUPERSEDED}"
-    ),
-    Column("predicted_step_seconds", FLOAT64, f"predicted: a step without overlap of these, {_SUPERSEDED}"),
-    Column("predicted_fits", BOOL, f"predicted: whether peak_bytes fit in the device's memory, {_SUPERSEDED}"),
-    Column("scheduled_cycles", FLOAT64, "predicted: cycles of a step, estimated by the TPU compiler"),
-    Column(
-        "gradient_difference",
-        FLOAT64,
-        "measured: largest difference over all parameters, relative to the gradient on one device",
-    ),
-    Column("step_seconds", FLOAT64, "measured: median seconds of a step, or null if it was not timed"),
-    Column("step_seconds_low", FLOAT64, "measured: lower quartile of seconds of a step"),
-    Column("step_seconds_high", FLOAT64, "measured: upper quartile of seconds of a step"),
-    Column("timed_steps", INT32, "measured: timed steps, after warming up"),
-)
+COLUMNS = read_columns("layout")
 
 
 @dataclasses.dataclass(frozen=True)

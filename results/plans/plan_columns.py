@@ -7,26 +7,12 @@ from results.aliases import Fields, Json
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.plans.recorded import SEQUENCES, UNITS
-from results.plans.schema import FLOAT64, INT32, KIND, TEXT, Column
+from results.plans.schema import read_columns
 from results.plans.study import METRICS, Target
 
 OWN = "scaling-limits"  # source of studies measured by this software
 
-COLUMNS = (
-    Column("kind", TEXT, KIND),
-    Column("source", TEXT, "origin of the study: scaling-limits, or a source of published studies"),
-    Column(
-        "target_metric",
-        TEXT,
-        "metric of its first target, its own or its source's, or null without targets. Points have all targets",
-    ),
-    Column("target_value", FLOAT64, "value of its first target, to be reached at or below"),
-    Column("schedule", TEXT, "decay of the learning rate: constant, linear or cosine, or null if unknown"),
-    Column("dataset_version", TEXT, "version of the data, or null if the name identifies it, or it is unknown"),
-    Column("space", TEXT, "ranges of the metaparameters, JSON"),
-    Column("unit", TEXT, f"unit of batch_size: {', '.join(UNITS[:-1])} or {UNITS[-1]}, or null without one"),
-    Column("sequence_length", INT32, "tokens of a sequence, or null if it is unknown or the unit has no sequences"),
-)
+COLUMNS = read_columns("plan", units=f"{', '.join(UNITS[:-1])} or {UNITS[-1]}")
 
 
 def unit_in_words(study: Plan) -> str:

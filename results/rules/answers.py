@@ -125,11 +125,10 @@ def of_frame(measurements: "pd.DataFrame", target: Target) -> Reached:
       measurements: rows (trial, step, metrics), sorted by trial and step.
       target: metric and its value.
     """
-    if target.metric not in measurements:
-        return Reached(*(np.zeros(0, np.int32),) * 3)
-    measured = measurements[measurements[target.metric].notna()]
-    trial, step, value = (measured[name].to_numpy() for name in ("trial", "step", target.metric))
-    return first_reached(trial, step, value, target, MINIMUM)
+    import pyarrow as pa
+
+    columns = measurements[[name for name in ("trial", "step", target.metric) if name in measurements]]
+    return of_table(pa.Table.from_pandas(columns, preserve_index=False), target)  # NaN becomes null
 
 
 def check_chooses(metric: str, measured: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 import hashlib
 import os
 import socket
@@ -119,8 +120,8 @@ class Claim:
                 pieces.append(compaction.read_part(self._folder / part.file))
         if not pieces:
             return
-        counting = ledger.settled_ids(_join_endings(piece.trials for piece in self._stored()))
-        if ids := ledger.settled_ids(_join_endings(piece.trials for piece in pieces)) - counting:
+        counting = ledger.settled_ids(join_endings(piece.trials for piece in self._stored()))
+        if ids := ledger.settled_ids(join_endings(piece.trials for piece in pieces)) - counting:
             self._write(compaction.select_trials(compaction.merge(pieces), ids), number)
 
     def _stored(self) -> list[Piece]:
@@ -155,7 +156,7 @@ class Claim:
             **(request.repeats.record() if request.repeats.confirm else {}),
             "files": files,
             "metrics": {f.name: str(f.type) for f in list(whole.measurements.schema)[len(schema.MEASUREMENTS) :]},
-            "ledger": ledger.tally(request, _join_endings([whole.trials]))._asdict(),
+            "ledger": ledger.tally(request, join_endings([whole.trials]))._asdict(),
         }
 
     def _newest(self) -> Commit:
@@ -246,16 +247,18 @@ def outcomes(folder: Folder, base: Commit | None, parts: list[Part]) -> Endings:
     """Returns the ending of every stored trial, by id. If a trial occurs several times, the last copy counts."""
     tables = [read_table(base, "trials")] if base else []
     tables += [compaction.read_part(folder / part.file).trials for part in parts]
-    return _join_endings(tables)
+    return join_endings(tables)
 
 
-def _join_endings(tables: Iterable[pa.Table]) -> Endings:
+def join_endings(tables: Iterable[pa.Table]) -> Endings:
+    """Returns the ending of every trial in some trials tables, by id. The last copy of a trial counts."""
     endings: Endings = {}
+    ending = functools.cache(TrialEnding)  # there are few distinct ones
     for table in tables:
-        columns = table.select(["trial", *TrialEnding._fields]).to_pydict()
-        for trial, *how in zip(*columns.values(), strict=True):
+        fields = (table[name].to_numpy() for name in TrialEnding._fields)
+        for trial, how in zip(table["trial"].to_pylist(), map(ending, *fields), strict=True):
             endings.pop(trial, None)  # the dictionary keeps the order in which trials were stored
-            endings[trial] = TrialEnding(*how)
+            endings[trial] = how
     return endings
 
 

@@ -298,19 +298,9 @@ def read_table(commit: Commit, table: str) -> pa.Table:
       BadInput: the table's schema is newer.
       Damaged: the table cannot be read.
     """
-    file = commit.files[table]
-    path = file.path
-    durable.check_file(path)
+    path = commit.files[table].path
     try:
-        if file.shared:
-            check_rows(table, path, file.shared.bytes, file.shared.rows)
-            rows = shared.narrow(table, file.shared.table(file.start, file.rows), file.columns)
-            content = migrations.upgrade(table, rows, path)
-        else:
-            with path.open("rb") as stream:
-                parquet = bounds.Parquet(stream)
-                check_rows(table, path, parquet.bytes, parquet.metadata.num_rows)
-                content = migrations.upgrade(table, parquet.read(), path)
+        content = migrations.upgrade(table, _stored(commit, table), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
     except (FileNotFoundError, BadInput):
         raise
@@ -330,6 +320,19 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     return content
 
 
+def _stored(commit: Commit, table: str, names: Sequence[str] | None = None) -> pa.Table:
+    """Reads a table, or some of its columns, in the schema that it was written in."""
+    file = commit.files[table]
+    durable.check_file(file.path)
+    if file.shared:
+        check_rows(table, file.path, file.shared.bytes, file.shared.rows)
+        return shared.narrow(table, file.shared.table(file.start, file.rows, names), file.columns, names)
+    with file.path.open("rb") as stream:
+        parquet = bounds.Parquet(stream)
+        check_rows(table, file.path, parquet.bytes, parquet.metadata.num_rows)
+        return parquet.read(names)
+
+
 def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
     """Reads only some columns of one table of a visible study.
 
@@ -343,15 +346,7 @@ def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
     """
     file = commit.files[table]
     try:
-        durable.check_file(file.path)
-        if file.shared:
-            check_rows(table, file.path, file.shared.bytes, file.shared.rows)
-            rows = file.shared.table(file.start, file.rows, names)
-            return shared.narrow(table, rows, file.columns, names)
-        with file.path.open("rb") as stream:
-            parquet = bounds.Parquet(stream)
-            check_rows(table, file.path, parquet.bytes, parquet.metadata.num_rows)
-            content = parquet.read(names)
+        content = _stored(commit, table, names)
         types = {column.name: column.type for column in schema.COLUMNS[table]}
         types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
         for name in names:

@@ -43,7 +43,7 @@ def _from_4(name: str, table: pa.Table) -> pa.Table:
         return table
     before = table.schema.get_field_index("compile_seconds")
     for column in ("layout", "mesh"):
-        table = table.add_column(before, pa.field(column, schema.TEXT), pa.nulls(len(table), schema.TEXT))
+        table = table.add_column(before, pa.field(column, pa.string()), pa.nulls(len(table), pa.string()))
     return table
 
 

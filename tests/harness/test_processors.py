@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import processors
+from harness.processes import processors, provenance
 from results import exit_codes
 from results.bad_input import BadInput
 from sweeps.__main__ import main
@@ -163,3 +163,14 @@ def test_a_library_for_tpus_may_be_anywhere(machine: Path, monkeypatch: pytest.M
     install(monkeypatch)
     monkeypatch.setenv("TPU_LIBRARY_PATH", "/opt/libtpu.so")
     assert processors.accelerators() == ("tpu", 1)
+
+
+def test_the_hash_of_code_covers_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    hashes = []
+    for name in ("code/model.py", "code/sizes.toml", "code/columns.csv", "code/notes.md", "code/store/points.csv"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name)
+        hashes.append(provenance.code_hash(["code"]))
+    assert len(set(hashes[:3])) == 3 and hashes[2:] == hashes[2:3] * 3

@@ -14,7 +14,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from results import durable
 from results.bad_input import BadInput
@@ -31,6 +31,8 @@ ENCODED = "encoded.json"  # in the folder of a split of which all chunks exist
 WRITTEN = "written.json"  # in the folder of a split of which all shards exist
 PACKAGES = ("tensorflow-datasets", "array_record", "pillow")  # their versions may change the files
 STEP = 64  # examples between updates of the progress
+
+T = TypeVar("T")
 
 
 class Conversion(NamedTuple):
@@ -170,9 +172,7 @@ def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conv
     size = 0
     total = conversion.examples.get(split, 0)
     with _shown(f"encoding {split}", total, conversion, first) as move:
-        for done, (key, example) in enumerate(examples, first):
-            if done % STEP == 0:
-                move(done)
+        for key, example in _counted(examples, first, move):
             encoded = serializer.get_tf_example(features.encode_example(example))
             value = encoded.SerializeToString(deterministic=True)  # of features in the order of their names
             records.append(sorted_chunks.record(hasher.hash_key(key), value))
@@ -192,9 +192,8 @@ def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conv
 def _skip(examples: KeyedExamples, count: int, split: str, conversion: Conversion) -> None:
     """Reads past the examples that are already in chunks, because originals can only be read from the start."""
     with _shown(f"skipping the encoded part of {split}", count, conversion, 0) as move:
-        for done, _ in enumerate(itertools.islice(examples, count)):
-            if done % STEP == 0:
-                move(done)
+        for _ in _counted(itertools.islice(examples, count), 0, move):
+            pass
 
 
 def _written(builder: Any, split: str, chunks: Sequence[Chunk], conversion: Conversion) -> list[int]:
@@ -224,7 +223,7 @@ def _shown(
     return show_progress(what, total, " examples", conversion.report, delay=FIRST_SECONDS, first=first)
 
 
-def _counted(values: Iterator[bytes], first: int, move: Callable[[int], None]) -> Iterator[bytes]:
+def _counted(values: Iterator[T], first: int, move: Callable[[int], None]) -> Iterator[T]:
     for done, value in enumerate(values, first):
         if done % STEP == 0:
             move(done)

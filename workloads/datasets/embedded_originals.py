@@ -35,9 +35,7 @@ def digits_builder(within: Path, manual: Path) -> Any:
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         images, labels = in_memory.all_digits()
-        ends = np.cumsum([*DIGITS.values()])
-        parts = zip(np.split(images, ends[:-1]), np.split(labels, ends[:-1]), strict=True)
-        return {split: _digits(*part) for split, part in zip(DIGITS, parts, strict=True)}
+        return {split: _digits(images[part], labels[part]) for split, part in _parts(DIGITS).items()}
 
     original = _original("StreamedDigits", info)
     return array_records.builder(original, "streamed_digits", split_generators, within)
@@ -69,18 +67,18 @@ def pydoc_builder(within: Path, manual: Path) -> Any:
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         found = text.paragraphs()
         order = np.random.default_rng(0).permutation(len(found))
-        ends = np.cumsum([*PARAGRAPHS.values()])
-        parts = np.split(order[: ends[-1]], ends[:-1])
-        return {split: _texts([found[at] for at in part]) for split, part in zip(PARAGRAPHS, parts, strict=True)}
+        texts = {split: [found[at] for at in order[part]] for split, part in _parts(PARAGRAPHS).items()}
+        return {split: enumerate({"text": each} for each in own) for split, own in texts.items()}
 
     version = PYDOC.partition("/")[2]
     original = _original("StreamedPydoc", info, BUILDER_CONFIGS=[tfds.core.BuilderConfig(name=version)])
     return array_records.builder(original, "streamed_pydoc", split_generators, within, config=version)
 
 
-def _texts(texts: list[str]) -> KeyedExamples:
-    for index, each in enumerate(texts):
-        yield index, {"text": each}
+def _parts(counts: dict[str, int]) -> dict[str, slice]:
+    """Returns the records of each split, given their numbers. Splits follow one another."""
+    ends = np.cumsum([0, *counts.values()])
+    return {split: slice(*ends[i : i + 2]) for i, split in enumerate(counts)}
 
 
 def _original(name: str, info: Any, **members: Any) -> type:

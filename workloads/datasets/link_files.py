@@ -40,20 +40,25 @@ class LinkFileHeader(NamedTuple):
 
 def header(file: Path) -> LinkFileHeader:
     """Returns the header of a file. Raises BadInput unless its format is supported."""
-    if not file.exists():
-        raise BadInput(f"{file} does not exist. It should be {HOW}{meaning(file)}")
-    if not file.is_file():
-        raise BadInput(f"{file} is not a file. It should be {HOW}.")
-    try:
-        with open(file, "rb") as opened:
-            start = opened.read(4)
-    except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
-    if start == b"PAR1":
+    start = first_bytes(file, HOW)
+    if start.startswith(b"PAR1"):
         return _table_header(file)
     if start.startswith(b"PK"):
         return _matrix_header(file)
     raise BadInput(f"{file} has an unsupported format. It should be {HOW}.")
+
+
+def first_bytes(file: Path, how: str, option: str = "") -> bytes:
+    """Returns the first 4,096 bytes of a user's file. Raises BadInput, with the valid formats, if it cannot be read."""
+    if not file.exists():
+        raise BadInput(f"{option}{file} does not exist. It should be {how}{meaning(file)}")
+    if not file.is_file():
+        raise BadInput(f"{option}{file} is not a file. It should be {how}.")
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(4096)
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
 
 
 def blocks(file: Path) -> LinkBlocks:

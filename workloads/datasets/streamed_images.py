@@ -12,6 +12,7 @@ import hashlib
 import io
 import itertools
 import math
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,32 +93,16 @@ class StreamedImages(NamedTuple):
         return parts
 
 
-_IMAGENET = {"train": 1_281_167, "validation": 50_000}
-_OPEN_IMAGES = {"train": 1_743_042, "validation": 41_620}
-HELD_OUT = 50_045  # training images of ImageNet that Shallue et al. (2018) test on
-
-
-def _shallue2018(train: int, test: int = HELD_OUT, classes: int = 1000, every: int = 1) -> StreamedImages:
-    """Returns ImageNet with the splits of Shallue et al. (2018)."""
-    row = StreamedImages("imagenet2012", "5.1.0", _IMAGENET, train, 50_000 // every, classes, every)
-    return row._replace(held_out=HELD_OUT, test_examples=test)
-
-
 def _digits(train: int, **more: Any) -> StreamedImages:
     """Returns scikit-learn's digits data set in the format of ImageNet or Open Images."""
     row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, 200, 10, side=DIGITS_SIDE)
     return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
 
 
+_PUBLISHED = tomllib.loads(Path(__file__).with_name("streamed_images.toml").read_text())
 DIGITS_SIDE = 16  # of scikit-learn's digits as examples
 SOURCES = {
-    "imagenet": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 1_281_167, 50_000, 1000),
-    "imagenet_half_images": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 640_583, 50_000, 1000),
-    "imagenet_half_classes": StreamedImages("imagenet2012", "5.1.0", _IMAGENET, 630_000, 25_000, 500, every=2),
-    "shallue2018_imagenet": _shallue2018(1_231_122),
-    "shallue2018_imagenet_half_images": _shallue2018(615_561),
-    "shallue2018_imagenet_half_classes": _shallue2018(605_000, 24_500, 500, every=2),
-    "open_images_v4": StreamedImages("open_images_v4/200k", "2.0.0", _OPEN_IMAGES, 1_743_042, 41_620, 7186, many=True),
+    **{name: StreamedImages(**row) for name, row in _PUBLISHED.items()},
     "shallue2018_digits": _digits(1_297, held_out=300, test_examples=300),
     "shallue2018_digits_half_images": _digits(648, held_out=300, test_examples=300),
     "streamed_digit_tags": _digits(1_597, classes=len(in_memory.TAGS), many=True),

@@ -7,6 +7,7 @@ For tiny studies, Python's own help topics are streamed in the same formats.
 
 import functools
 import io
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,11 +72,7 @@ class StreamedText(NamedTuple):
         return self.validation_split, self.validation_examples
 
 
-_LM1B = {"train": 30_301_028, "test": 306_688}
-# Two of the 50 files of LM1B's held-out text, which our builder also writes as splits of their own. The second count
-# is from lingvo (lingvo/tasks/lm/params/one_billion_wds.py).
-_LM1B_FILES = {"train": 30_301_028, "heldout_00000": 6_075, "heldout_00001": 6_206}
-_C4 = {"train": 364_868_892, "validation": 364_608}
+_PUBLISHED = tomllib.loads(Path(__file__).with_name("streamed_text.toml").read_text())
 _PYDOC = StreamedText(
     embedded_originals.PYDOC,
     "1.0.0",
@@ -89,19 +86,7 @@ _PYDOC = StreamedText(
     content=text.content_of_paragraphs,
 )
 SOURCES = {
-    "lm1b": StreamedText("lm1b", "1.1.0", _LM1B, 30_301_028, "test", 10_000, 128),
-    "shallue2018_lm1b": StreamedText(
-        "lm1b",
-        "1.1.0",
-        _LM1B_FILES,
-        30_301_028,
-        "heldout_00000",
-        6_075,
-        128,
-        test_split="heldout_00001",
-        test_examples=6_206,
-    ),
-    "common_crawl": StreamedText("c4/en", "3.1.0", _C4, 364_868_892, "validation", 10_000, 256, learned_from=300_000),
+    **{name: StreamedText(**row) for name, row in _PUBLISHED.items()},
     "shallue2018_pydoc": _PYDOC._replace(
         length=32, test_split="heldout_00001", test_examples=embedded_originals.PARAGRAPHS["heldout_00001"]
     ),

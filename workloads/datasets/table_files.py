@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput, meaning, nearest, number_of
+from results.bad_input import BadInput, nearest, number_of
 from workloads import memory
-from workloads.datasets.link_files import array_header, reason
+from workloads.datasets.link_files import array_header, first_bytes, reason
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,17 +114,8 @@ def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table
     """Reads a file as an Arrow table. Dropped columns of Parquet are null."""
     import pyarrow as pa
 
-    if not file.exists():
-        raise BadInput(f"table.path: {file} does not exist. It should be {HOW}{meaning(file)}")
-    if not file.is_file():
-        raise BadInput(f"table.path: {file} is not a file. It should be {HOW}.")
-    try:
-        size = file.stat().st_size
-        with open(file, "rb") as opened:
-            start = opened.read(4096)
-    except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
-    if not size:
+    start = first_bytes(file, HOW, "table.path: ")
+    if not start:
         raise BadInput(f"{file} is empty. It should be {HOW}.")
     try:
         if start.startswith(b"PAR1"):
@@ -133,7 +124,7 @@ def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table
             return _arrays(file)
         if b"\0" in start:
             raise BadInput(f"{file} is not UTF-8 text. It should be {HOW}.")
-        _require(file, CSV_COPIES * size)
+        _require(file, CSV_COPIES * file.stat().st_size)
         return _csv(file, text)
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, BadInput):

@@ -7,6 +7,7 @@ links in ``col_tag`` are history, and those in ``gt_tag`` are held out. The ``tr
 """
 
 import functools
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,18 +46,8 @@ class Variant(NamedTuple):
     rows: dict[str, int]
 
 
-def _row(subfolder: str, shards: int, links: float, gib: float, *rows: int) -> Variant:
-    return Variant(subfolder, shards, int(links), int(gib * 2**30), dict(zip(SPLITS, rows, strict=True)))
-
-
-VARIANTS = {
-    "sparse": _row("web_graph_min_10", 1000, 30e9, 273.38, 372_049_054, 410_867_007, 39_871_321),
-    "dense": _row("web_graph_min_50", 1000, 22e9, 170.87, 122_815_749, 136_019_364, 13_256_496),
-    "de-sparse": _row("web_graph_tld_de_min_10", 100, 1.19e9, 10.25, 17_688_633, 19_566_045, 1_903_443),
-    "de-dense": _row("web_graph_tld_de_min_50", 100, 0.82e9, 5.90, 5_118_902, 5_672_473, 553_270),
-    "in-sparse": _row("web_graph_tld_in_min_10", 10, 0.14e9, 0.94, 1_309_063, 1_445_042, 140_313),
-    "in-dense": _row("web_graph_tld_in_min_50", 10, 0.12e9, 0.70, 443_786, 491_634, 47_894),
-}
+_TABLE = tomllib.loads(Path(__file__).with_name("web_graph.toml").read_text())
+VARIANTS = {name: Variant(**row) for name, row in _TABLE.items()}
 
 
 def source(variant: str) -> RatingsSource:

@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
+import tomllib
 from collections.abc import Collection
+from pathlib import Path
 
 import numpy as np
 
@@ -102,21 +104,8 @@ class Shape:
 
 OMITTED = ("key_heads", "window")  # sizes that plans omit at 0
 
-SHAPES = {
-    "tiny": Shape(layers=2, embed=32, heads=4, kv=8, mlp=64, vocab=64),
-    "small": Shape(layers=4, embed=128, heads=8, kv=16, mlp=512, vocab=1024),
-    # Vaswani et al. 2017, arXiv 1706.03762, table 3 and section 5.1, only the decoder.
-    "transformer_base": Shape(layers=6, embed=512, heads=8, kv=64, mlp=2048, vocab=37000, tied=True),
-    # github.com/tensorflow/mesh, mesh_tensorflow/bert/config/base.json and xxl_v2.json. Its bert.py rounds the
-    # vocabulary up to a multiple of 128.
-    "mesh_tf_bert": Shape(layers=12, embed=768, heads=12, kv=64, mlp=3072, vocab=30592, tied=True),
-    "mesh_tf_bert_xxl": Shape(layers=24, embed=4096, heads=64, kv=64, mlp=16384, vocab=30592, tied=True),
-    # The language model of 4.9 billion parameters of Shazeer et al. 2018, arXiv 1811.02084. The sizes are from memory.
-    # They give 4,897,387,520 parameters, and halving heads and mlp gives the paper's next smaller model.
-    "mesh_tf_lm": Shape(layers=6, embed=1024, heads=256, kv=256, mlp=262144, vocab=32000),
-    # Touvron et al. 2023, arXiv 2302.13971, table 2.
-    "llama_7b": Shape(layers=32, embed=4096, heads=32, kv=128, mlp=11008, vocab=32000, gated=True),
-}
+_PRESETS = Path(__file__).with_name("shapes.toml")
+SHAPES = {name: Shape(**sizes) for name, sizes in tomllib.loads(_PRESETS.read_text()).items()}
 
 # Axes of the activations of all shapes.
 ACTIVATIONS = {

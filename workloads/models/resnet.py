@@ -87,8 +87,8 @@ def _normalized(x_BxHxWxC: Array, norm: str, group: int, train: bool, scale_init
     return GroupNorm(scale_init=scale_init)(x_BxHxWxC)
 
 
-def _bottleneck_block(norm: str, group: int) -> Any:
-    """Returns the Flax class of a block that normalizes after its convolutions."""
+def _bottleneck_block(norm: str, group: int, pre_activated: bool) -> Any:
+    """Returns the Flax class of a block that normalizes before or after its convolutions."""
     from flax import linen as nn
 
     from workloads.axes import activation
@@ -100,40 +100,22 @@ def _bottleneck_block(norm: str, group: int) -> Any:
 
         @nn.compact
         def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
+            def normalized(x_BxHxWxC: Array, scale_init: Any = None) -> Array:
+                return _normalized(x_BxHxWxC, norm, group, self.train, scale_init)
+
             F = self.features
-            train = self.train
-            y_BxHxWxF = nn.relu(_normalized(_convolved(x_BxHxWxC, F, 1), norm, group, train))
-            y_BxHxWxF = nn.relu(_normalized(_convolved(y_BxHxWxF, F, 3, self.stride), norm, group, train))
-            y_BxHxWx4F = _normalized(_convolved(y_BxHxWxF, 4 * F, 1), norm, group, train, nn.initializers.zeros)
-            if x_BxHxWxC.shape != y_BxHxWx4F.shape:
-                x_BxHxWxC = _normalized(_convolved(x_BxHxWxC, 4 * F, 1, self.stride), norm, group, train)
-            return activation(nn.relu(x_BxHxWxC + y_BxHxWx4F), "batch", "", "", "mlp"), None
-
-    return Block
-
-
-def _pre_activated_block(norm: str, group: int) -> Any:
-    """Returns the Flax class of a block that normalizes before its convolutions."""
-    from flax import linen as nn
-
-    from workloads.axes import activation
-
-    class Block(nn.Module):
-        features: int
-        stride: int
-        train: bool
-
-        @nn.compact
-        def __call__(self, x_BxHxWxC: Array, nothing: None) -> tuple[Array, None]:
-            F = self.features
-            train = self.train
-            first_BxHxWxC = nn.relu(_normalized(x_BxHxWxC, norm, group, train))
-            y_BxHxWxF = nn.relu(_normalized(_convolved(first_BxHxWxC, F, 1), norm, group, train))
-            y_BxHxWxF = nn.relu(_normalized(_convolved(y_BxHxWxF, F, 3, self.stride), norm, group, train))
+            first_BxHxWxC = nn.relu(normalized(x_BxHxWxC)) if pre_activated else x_BxHxWxC
+            y_BxHxWxF = nn.relu(normalized(_convolved(first_BxHxWxC, F, 1)))
+            y_BxHxWxF = nn.relu(normalized(_convolved(y_BxHxWxF, F, 3, self.stride)))
             y_BxHxWx4F = _convolved(y_BxHxWxF, 4 * F, 1)
+            if not pre_activated:
+                y_BxHxWx4F = normalized(y_BxHxWx4F, nn.initializers.zeros)
             if x_BxHxWxC.shape != y_BxHxWx4F.shape:
                 x_BxHxWxC = _convolved(first_BxHxWxC, 4 * F, 1, self.stride)
-            return activation(x_BxHxWxC + y_BxHxWx4F, "batch", "", "", "mlp"), None
+                if not pre_activated:
+                    x_BxHxWxC = normalized(x_BxHxWxC)
+            sum_BxHxWx4F = x_BxHxWxC + y_BxHxWx4F
+            return activation(sum_BxHxWx4F if pre_activated else nn.relu(sum_BxHxWx4F), "batch", "", "", "mlp"), None
 
     return Block
 
@@ -149,7 +131,7 @@ def _bottleneck_network(
     from workloads.models.convolution import max_pool_3x3
     from workloads.models.layers import STATISTICS, dense, stack
 
-    Block = _pre_activated_block(norm, group) if pre_activated else _bottleneck_block(norm, group)
+    Block = _bottleneck_block(norm, group, pre_activated)
 
     class ResNet(nn.Module):
         @nn.compact
