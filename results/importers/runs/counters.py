@@ -10,7 +10,8 @@ import numpy as np
 from results.bad_input import BadInput
 from results.importers.runs.counter_names import kind
 from results.importers.runs.log import Log, integer, product
-from results.importers.runs.run_map import PER_BATCH, STEPS, WANDB, Field, Metric, RunMap
+from results.importers.runs.run_map import PER_BATCH, STEPS, TAGGED, WANDB, Field, Metric, RunMap
+from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable
 
 LAST_STEP = 2**31 - 1
@@ -39,32 +40,9 @@ class Track(NamedTuple):
         return float(min(values)), float(max(values))
 
 
-class Disagreement(NamedTuple):
-    """Two counters that cannot both be training steps.
-
-    Attributes:
-      metric: name of the metric.
-      tag, end: the metric's tag, and its step at the last place that both have.
-      other, other_end: name and value of the other counter.
-      ratio: steps per count of the metric's counter, if the other counter is right.
-      key: text of the map that settles it.
-    """
-
-    metric: str
-    tag: str
-    end: float
-    other: str
-    other_end: float
-    ratio: float
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.tag} ends at step {self.end:,.0f}, {self.other} at {self.other_end:,.0f}: state {self.key}"
-
-
-def _track(name: str, step: np.ndarray, order: np.ndarray) -> Track:
-    chosen = np.argsort(order, kind="stable")
-    return Track(name, step[chosen], order[chosen])
+def _track(name: str, rows: Series) -> Track:
+    ordered = rows.where(np.argsort(rows.order, kind="stable"))
+    return Track(name, ordered.step, ordered.order)
 
 
 def _together(first: Track, second: Track) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -115,31 +93,25 @@ def _epoch_length(factors: Sequence[Field], log: Log, run_map: RunMap) -> int:
 
 
 def check(log: Log, run_map: RunMap) -> None:
-    """Raises BadInput if the counters of a log disagree about the steps of a metric by more than a factor of two."""
-    disagreement = find_disagreement(log, run_map)
-    if disagreement is not None:
-        raise BadInput(f"{log.name}: {disagreement}")
-
-
-def find_disagreement(log: Log, run_map: RunMap) -> Disagreement | None:
-    """Returns the first metric whose steps disagree with those of another metric, tag or counter, or None.
+    """Raises BadInput if the steps of a metric and those of another metric, tag or counter differ by a factor of two.
 
     Steps are compared at the last place in the log that both have, so a metric that was logged for a short time agrees.
     """
     for metric in run_map.metrics:
         if metric.tag not in log.series or metric.name in run_map.step:
             continue
-        track = _track(metric.tag, log.series[metric.tag].step, log.order[metric.tag])
+        track = _track(metric.tag, log.series[metric.tag])
         for other, key, both in _others(metric, track, log, run_map):
             (low, high), (other_low, other_high) = _together(track, other)
             is_ahead = both and low > MOST_APART * max(other_high, 1.0)
             if is_ahead or other_low > MOST_APART * max(high, 1.0):
-                ends = (low, other_high) if is_ahead else (high, other_low)
+                end, other_end = (low, other_high) if is_ahead else (high, other_low)
                 from_zero = int(track.step.min() == 0)
-                ratio = float(f"{ends[1] / max(ends[0] + from_zero, 1.0):.4g}")
+                ratio = float(f"{other_end / max(end + from_zero, 1.0):.4g}")
                 key = key or _steps_per_epoch(metric.name, ratio, from_zero, run_map)
-                return Disagreement(metric.name, metric.tag, ends[0], other.name, ends[1], ratio, key)
-    return None
+                raise BadInput(
+                    f"{log.name}: {metric.tag} ends at step {end:,.0f}, {other.name} at {other_end:,.0f}: state {key}"
+                )
 
 
 def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator[tuple[Track, str, bool]]:
@@ -147,20 +119,20 @@ def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator
 
     Otherwise, the metric may be ahead of the counter, which may count something else. Without a text, it is per epoch.
     """
-    imported = {other.tag for other in run_map.metrics}
+    imported, is_table = run_map.names_by_tag(), run_map.format not in TAGGED
     batch_size = product("batch_size", run_map.batch_size, log)
     telling = not run_map.counter().column.endswith("global_step")
     stated = "" in run_map.step or bool(run_map.examples_seen)
-    apart = ~np.isin(log.order.get("", np.zeros(0)), track.order)
-    if apart.any():
-        yield _track("other rows", log.rows.step[apart], log.order[""][apart]), "", False
+    apart = ~np.isin(log.rows.order, track.order)
+    if is_table and apart.any():
+        yield _track("other rows", log.rows.where(apart)), "", False
     for tag, rows in log.series.items():
-        beside, counted = _track(tag, rows.step, log.order[tag]), _track(tag, rows.value, log.order[tag])
+        beside, counted = _track(tag, rows), _track(tag, rows._replace(step=rows.value))
         unit, is_global = kind(tag), tag.endswith("global_step")
         if tag in imported:
             if tag != metric.tag:
                 yield beside, "", False
-        elif not unit and "" not in log.order and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
+        elif not unit and not is_table and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
             if abs(rows.step[-1] / max(track.step[-1], 1) / batch_size - 1) > 0.01:
                 yield beside, "", False
         elif not rows.value[0] < rows.value[-1] == rows.value.max():

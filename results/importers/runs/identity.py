@@ -70,7 +70,7 @@ def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
             logged = values.is_valid().to_numpy()
             if logged.any():
                 own = step[start:end]
-                curves[name] = Series(own, own, values.to_numpy().astype(np.float64)).where(logged)
+                curves[name] = Series(own, own, values.to_numpy().astype(np.float64), own).where(logged)
         values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
         key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
         trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
@@ -163,23 +163,15 @@ def _heads(key: str, curves: Curves) -> dict[Head, bool]:
     return heads
 
 
-def _shared(a: Series, b: Series) -> int:
-    """Returns the number of equal rows at the start of two curves."""
-    n = min(len(a.step), len(b.step))
-    missing = np.isnan(a.value[:n]) & np.isnan(b.value[:n])
-    equal = (a.step[:n] == b.step[:n]) & ((a.value[:n] == b.value[:n]) | missing)
-    return n if equal.all() else int(np.argmin(equal))
-
-
 def starts(shorter: Curves, longer: Curves) -> bool:
     """Returns whether each metric of one run starts that of another."""
-    return all(name in longer and _shared(rows, longer[name]) == len(rows.step) for name, rows in shorter.items())
+    return all(name in longer and rows.starts(longer[name]) for name, rows in shorter.items())
 
 
 def _is_similar(trial: StoredTrial, run: Run) -> bool:
     """Returns whether a log has more than half of the rows of a stored run, from the start."""
     shared = (
-        max(_shared(rows, run.logged[name]), _shared(rows, run.metrics[name]))
+        max(rows.shared(run.logged[name]), rows.shared(run.metrics[name]))
         for name, rows in trial.curves.items()
         if name in run.metrics
     )
@@ -200,4 +192,4 @@ def _continues(trial: StoredTrial, run: Run) -> bool:
 def _is_start(stored: Series, run: Run, metric: str, steps: int) -> bool:
     rows = series.without_restarts(run.logged[metric])[0]
     then = series.averaged(rows.where(rows.step <= steps))[0]
-    return any(_shared(stored, curve) == len(stored.step) for curve in (run.metrics[metric], rows, then))
+    return any(stored.starts(curve) for curve in (run.metrics[metric], rows, then))

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from results import bounds
-from results.aliases import Fields, Json
+from results.aliases import Fields, Json, Strings
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import untrusted
-from results.importers.runs import counters, mlflow_runs, plain_yaml, tables, tensorboard, text_lines
+from results.importers.runs import counters, mlflow_runs, plain_yaml, series, tables, tensorboard, text_lines
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place, compile_pattern
 from results.importers.runs.run_map import (
@@ -25,20 +25,17 @@ from results.importers.runs.run_map import (
     TEXT,
     TRAINER,
     WANDB,
-    Reference,
     RunMap,
-    fields,
 )
 from results.importers.runs.series import Series
 from results.importers.runs.tables import Column, Table
 from results.importers.untrusted import Unusable, brief
 
-MOST_BYTES = 64 << 20
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
 
 
-def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in some files, or the name and the fault of an unusable file.
+def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log]:
+    """Yields the runs in some files. An unusable file or run has only a fault.
 
     Args:
       places: files of one run, or one file with several runs.
@@ -48,183 +45,178 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
     first = places[0]
     try:
         if run_map.format == TENSORBOARD:
-            yield _events(places, run_map, root)
+            yield _of_events(places, run_map, root)
         elif run_map.format == MLFLOW:
-            for log, metrics in mlflow_runs.read(first, root, MOST_BYTES):
+            for log, tags in mlflow_runs.read(first, root):
                 config = {**log.config, **_config(first, run_map, root)}
-                yield _of_tags(log._replace(config=config), metrics, run_map)
+                yield _of_tags(log._replace(config=config), tags, run_map)
         else:
-            yield from _file(first, run_map, root)
+            yield from _of_file(first, run_map, root)
     except (Unusable, bounds.TooLarge) as error:
-        yield first.path, str(error)
+        yield Log(first.path, first, fault=str(error))
 
 
-def _file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in a file with one row per logged step, or the name and the fault of an unusable run."""
-    data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
+def _of_file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log]:
+    """Yields the runs in a file with one row per logged step."""
+    data = first.read(root)
     if data.startswith(GZIP):
         raise Unusable("is compressed. Decompress it first.")
-    config, needed = _config(first, run_map, root), _needed(run_map)
-    if run_map.format == TRAINER:
-        table, entries = tables.of_trainer(data, needed)
-        yield _log(first.path, first, table, run_map, {**entries, **config})
-        return
-    if run_map.format == TEXT:
-        rows, skipped = text_lines.rows(data, run_map.line)
-        if not rows:
-            raise Unusable(f"has no line like {brief(run_map.line[0])}")
-        log = _log(first.path, first, tables.of_rows(rows, needed), run_map, config)
-        yield log._replace(notes=(f"{skipped:,} lines match no pattern",) if skipped else ())
-        return
+    config = _config(first, run_map, root)
     whole = _without_cut_line(data, run_map.format, first.name)
-    logs = list(_of_table(first, _table(whole, run_map.format, first.name, needed), run_map, config))
-    yield from logs
-    if len(whole) < len(data) and any(isinstance(log, Log) for log in logs):
-        yield first.path, "its last line has no newline and was left out"
+    table = _table(whole, run_map.format, first.name, _needed(run_map), run_map.line)
+    is_read = False
+    for run, rows in _runs(table, run_map):
+        name = first.path if run is None else f"{first.path}:{untrusted.word(run, 'unnamed')}"
+        try:
+            yield _of_table(Log(name, _within_chart(first, run, run_map), config=config), rows, run_map)
+            is_read = True
+        except Unusable as error:
+            yield Log(name, first, fault=str(error))
+    if is_read and len(whole) < len(data):
+        yield Log(first.path, first, fault="its last line has no newline and was left out")
 
 
 def _needed(run_map: RunMap) -> set[str] | None:
     """Returns the columns that a map needs, or None for all: for a map without metrics, and for charts."""
     if not run_map.metrics or run_map.format == CHART:
         return None
-    counted = {run_map.counter(metric).column for metric in ("", *(metric.name for metric in run_map.metrics))}
-    referred = {field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"}
-    return (
-        counted | referred | {metric.tag for metric in run_map.metrics} | {run_map.seconds.removesuffix(MILLISECONDS)}
-    )
+    names = run_map.names_by_tag()
+    counted = {run_map.counter(metric).column for metric in ("", *names.values())}
+    return {*counted, *names, *run_map.references("column"), run_map.seconds.removesuffix(MILLISECONDS)}
 
 
-def _of_table(first: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in a table, or the name and the fault of an unusable run."""
-    if run_map.format == CHART:
-        yield from _of_chart(first, table, run_map, config)
-        return
+def _runs(table: Table, run_map: RunMap) -> Iterator[tuple[str | None, Table]]:
+    """Yields the runs in a table, with their names if there are several."""
     names = run_map.run_columns()
-    if not names:
-        yield from _attempt(first.path, first, table, run_map, config)
-        return
-    for name in names:
-        if name not in table.columns:
-            raise Unusable(f"has no column {brief(name)}, which the key run names")
-    for key, rows in table.groups(names):
-        yield from _attempt(f"{first.path}:{untrusted.word(key, 'unnamed')}", first, rows, run_map, config)
+    if run_map.format == CHART:
+        yield from _runs_of_chart(table)
+    elif names:
+        for name in names:
+            if name not in table.columns:
+                raise Unusable(f"has no column {brief(name)}, which the key run names")
+        yield from table.groups(names)
+    else:
+        yield None, table
 
 
-def _of_chart(first: Place, chart: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
+def _runs_of_chart(chart: Table) -> Iterator[tuple[str, Table]]:
     """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
-    pattern = compile_pattern(str(run_map.run[0]))
     shared = {name: column for name, column in chart.columns.items() if " - " not in name}
     runs: dict[str, dict[str, Column]] = {}
-    for name in chart.columns.keys() - shared.keys():
+    for name, column in chart.columns.items():
         run, _, tag = name.rpartition(" - ")
-        if not tag.endswith(("__MIN", "__MAX")):
-            runs.setdefault(run, {})[tag] = chart.columns[name]
+        if name not in shared and not tag.endswith(("__MIN", "__MAX")):
+            runs.setdefault(run, dict(shared))[tag] = column
     for run, columns in sorted(runs.items()):
-        name, match = f"{first.path}:{untrusted.word(run, 'unnamed')}", pattern.fullmatch(run)
-        if match is None:
-            yield name, f"its name does not match run: {run_map.run[0]}"
-            continue
-        place = first._replace(parts={**first.parts, **match.groupdict()})
-        table = chart._replace(names=(*shared, *columns), columns=shared | columns)
-        yield from _attempt(name, place, table, run_map, config)
+        yield run, chart._replace(names=tuple(columns), columns=columns)
 
 
-def _attempt(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
-    try:
-        yield _log(name, place, table, run_map, config)
-    except Unusable as error:
-        yield name, str(error)
+def _within_chart(place: Place, run: str | None, run_map: RunMap) -> Place:
+    """Returns a place with the named parts of a run's name in a chart. Other places stay as they are."""
+    if run is None or run_map.format != CHART:
+        return place
+    match = compile_pattern(str(run_map.run[0])).fullmatch(run)
+    if match is None:
+        raise Unusable(f"its name does not match run: {run_map.run[0]}")
+    return place._replace(parts={**place.parts, **match.groupdict()})
 
 
-def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
+def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     """Reads the event files of one run. If they are in several folders, tags start with the name of the subfolder."""
     common = posixpath.commonpath([untrusted.relative(place.folder, root) for place in places])
     parts: dict[str, list[Series]] = {}
-    hyperparameters: Json = {}
+    config: Json = {}
     for place in places:
         below = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
-        found, own = tensorboard.read(untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES))
-        hyperparameters |= own
-        for tag, series in found.items():
-            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(series)
+        tags, hyperparameters = tensorboard.read(place.read(root))
+        config |= hyperparameters
+        for tag, rows in tags.items():
+            parts.setdefault(f"{below}/{tag}".lstrip("/"), []).append(rows)
     if not parts:
         raise Unusable("has no scalars")
-    joined = {tag: Series(*map(np.concatenate, zip(*each, strict=True))) for tag, each in parts.items()}
+    joined = {tag: series.joined(rows) for tag, rows in parts.items()}
     # Files of one folder are attempts of the same run. The time of logging orders their rows.
-    ordered = {tag: each.where(np.argsort(each.seconds, kind="stable")) for tag, each in joined.items()}
-    config = hyperparameters | dict(_config(places[0], run_map, root))
+    ordered = {tag: rows.where(np.argsort(rows.seconds, kind="stable")) for tag, rows in joined.items()}
+    config |= _config(places[0], run_map, root)
     return _of_tags(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
 
 
 def _of_tags(log: Log, tags: Mapping[str, Series], run_map: RunMap) -> Log:
     """Returns a log with the series of tags that have steps of their own."""
-    metrics = {metric.tag: metric.name for metric in run_map.metrics}
-    series, order = {}, {}
-    for tag, logged in tags.items():
-        counts = _counts_beside(logged, run_map.counter(metrics.get(tag, "")).column, tags)
-        rows, kept = _counted(logged, counts, np.zeros(len(counts), bool), metrics.get(tag, ""), log, run_map)
-        if len(kept):
-            series[tag], order[tag] = rows, rows.seconds
-    ends = [series[tag].step.max() for tag in metrics if tag in series]
-    alike = [rows for rows in series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
-    densest = max(alike, key=lambda rows: len(rows.step), default=log.rows)
-    return log._replace(series=series, order=order, rows=densest)
+    metrics = run_map.names_by_tag()
+    counted = {
+        tag: rows._replace(step=_counts_beside(rows, run_map.counter(metrics.get(tag, "")).column, tags))
+        for tag, rows in tags.items()
+    }
+    log = log._replace(series=_counted(counted, np.zeros(0, bool), log, run_map))
+    ends = [log.series[tag].step.max() for tag in metrics if tag in log.series]
+    alike = [rows for rows in log.series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
+    return log._replace(rows=max(alike, key=lambda rows: len(rows.step), default=log.rows))
 
 
-def _counted(
-    logged: Series, counts: np.ndarray, filled: np.ndarray, metric: str, log: Log, run_map: RunMap
-) -> tuple[Series, np.ndarray]:
-    """Returns the rows of a metric that count, with their steps, and their indices int[n].
+def _counted(logged: Mapping[str, Series], filled: np.ndarray, log: Log, run_map: RunMap) -> dict[str, Series]:
+    """Returns the rows of tags or columns that count, with training steps. Those without rows are left out.
 
     NaN before a number means that the metric was not logged. So does NaN after the last number in a row with other
     numbers, unless there is no such NaN before, and the next evaluation was due by the steps between the last two.
 
     Args:
-      logged: rows. Their steps are ignored.
-      counts: float64[n], the counter of each row, or NaN.
-      filled: bool[n], whether the rows have other numbers.
-      metric: name of the metric, or an empty string.
+      logged: rows by tag or column. Their steps are counters, float64[n], or NaN.
+      filled: bool[n], whether the rows of a table have other numbers. Empty if there is no table.
       log: the log, for lookups.
       run_map: the map.
     """
-    rows = np.flatnonzero(np.isfinite(counts))
-    step, is_number = counters.steps(counts[rows], metric, log, run_map), ~np.isnan(logged.value[rows])
-    numbers = np.flatnonzero(is_number)
-    if len(numbers):
-        last = step[numbers[-1]]
-        interval = last - (step[numbers[-2]] if len(numbers) > 1 else 0)
-        filled = filled[rows]
-        has_gaps = (filled & ~is_number)[: numbers[-1]].any()
-        evaluated = ~filled | ((step - last >= interval) & ~has_gaps)
-        evaluated[: numbers[-1]] = False
-        step, rows = step[is_number | evaluated], rows[is_number | evaluated]
-    return logged.where(rows)._replace(step=step), rows
+    metrics, series = run_map.names_by_tag(), {}
+    for tag, rows in logged.items():
+        has_step = np.isfinite(rows.step)
+        beside = filled[has_step] if len(filled) else np.zeros(has_step.sum(), bool)
+        rows = rows.where(has_step)
+        step, is_number = counters.steps(rows.step, metrics.get(tag, ""), log, run_map), ~np.isnan(rows.value)
+        rows = rows._replace(step=step)
+        numbers = np.flatnonzero(is_number)
+        if len(numbers):
+            last = numbers[-1]
+            interval = step[last] - (step[numbers[-2]] if len(numbers) > 1 else 0)
+            has_gaps = (beside & ~is_number)[:last].any()
+            evaluated = ~beside | ((step - step[last] >= interval) & ~has_gaps)
+            evaluated[:last] = False
+            rows = rows.where(is_number | evaluated)
+        if len(rows.step):
+            series[tag] = rows
+    return series
 
 
-def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
+def _counts_beside(rows: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
     """Returns the counter of each event, float64[n]: its step, or the scalar that was logged at the same step."""
     if counter == "step":
-        return series.step.astype(np.float64)
+        return rows.step
     if counter not in tags:
         names = ", ".join(brief(tag)[1:-1] for tag in [*tags][:8])
         raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
     values = dict(zip(tags[counter].step.tolist(), tags[counter].value.tolist(), strict=True))
-    return np.array([values.get(step, np.nan) for step in series.step.tolist()])
+    return np.array([values.get(step, np.nan) for step in rows.step.tolist()])
 
 
-def column_names(place: Place, format: str, root: Folder) -> list[str]:
-    """Returns the names of the columns of a file, or an empty list if it cannot be read."""
+def column_names(place: Place, format: str, root: Folder) -> Strings:
+    """Returns the names of the columns of a file. Empty if it cannot be read."""
     try:
-        data = untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES)
-        return list(_table(_without_cut_line(data, format, place.name), format, place.name, set()).names)
+        return _table(_without_cut_line(place.read(root), format, place.name), format, place.name, ()).names
     except (Unusable, bounds.TooLarge):
-        return []
+        return ()
 
 
-def _table(data: bytes, format: str, name: str, needed: Collection[str] | None) -> Table:
+def _table(data: bytes, format: str, name: str, needed: Collection[str] | None, line: Strings = ()) -> Table:
     """Returns a file with one row per logged step."""
     if format == "parquet":
         return tables.of_parquet(data, needed)
+    if format == TRAINER:
+        return tables.of_trainer(data, needed)
+    if format == TEXT:
+        rows, skipped = text_lines.rows(data, line)
+        if not rows:
+            raise Unusable(f"has no line like {brief(line[0])}")
+        notes = (f"{skipped:,} lines match no pattern",) if skipped else ()
+        return tables.of_rows(rows, needed)._replace(notes=notes)
     if _is_csv(format, name):
         return tables.of_csv(data, needed)
     return tables.of_json_lines(data, needed, flat=format == RAY)
@@ -237,46 +229,40 @@ def _is_csv(format: str, name: str) -> bool:
 def _without_cut_line(data: bytes, format: str, name: str) -> bytes:
     """Returns a text. Omits the last line if the run may have been killed while writing it."""
     lines, newline, last = data.rpartition(b"\n")
-    if format == "parquet" or not last.strip():
+    if format in ("parquet", TRAINER, TEXT) or not last.strip():
         return data
     if not _is_csv(format, name):
         try:
             untrusted.json_object(last, tables.LENIENT)
+            return data
         except Unusable:
-            return lines + newline
-        return data
+            pass
     return lines + newline  # a number such as 0.123 could be cut to 0.1
 
 
-def _log(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Log:
-    """Returns the log of one run from its rows."""
-    referred = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"]
-    constants = {column: _constant(column, table.columns[column]) for column in referred if column in table.columns}
-    log = Log(name, place, constants, config, table.names)
-    metrics = {metric.tag: metric.name for metric in run_map.metrics}
-    columns = {metric: _counter(metric, table.names, run_map) for metric in ("", *metrics.values())}
-    if columns[""] not in table.columns and metrics and all(metric in run_map.step for metric in metrics.values()):
-        del columns[""]
-    counts = {metric: _counts(column, table) for metric, column in columns.items()}
-    seconds = _seconds(table, run_map)
-    places = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
-    series, order = {}, {}
-    for tag in table.columns:
+def _of_table(log: Log, table: Table, run_map: RunMap) -> Log:
+    """Returns the log of one run, with its rows."""
+    columns, metrics = table.columns, run_map.names_by_tag()
+    constants = {name: _constant(name, columns[name]) for name in run_map.references("column") if name in columns}
+    log = log._replace(columns=constants, config={**table.entries, **log.config}, names=table.names, notes=table.notes)
+    counter_of = {metric: _counter(metric, table.names, run_map) for metric in ("", *metrics.values())}
+    if counter_of[""] not in columns and metrics and all(metric in run_map.step for metric in metrics.values()):
+        del counter_of[""]
+    counts = {metric: _counts(column, table) for metric, column in counter_of.items()}
+    seconds, column = np.full(len(table.line), np.nan), run_map.seconds.removesuffix(MILLISECONDS)
+    if column in columns:
+        seconds = table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
+    order = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
+    logged = {}
+    for tag in columns:
         metric = metrics.get(tag, "")
-        if metric in counts and tag != columns[metric]:
-            values, logged = table.numbers(tag, strict=bool(metric))
-            counter = np.where(logged, counts[metric], np.nan)
-            rows, kept = _counted(Series(counter, seconds, values), counter, table.filled, metric, log, run_map)
-            if len(kept):
-                series[tag], order[tag] = rows, places[kept]
-    log = log._replace(series=series, order=order)
-    if "" not in counts:
-        return log
-    rows, kept = _counted(
-        Series(counts[""], seconds, np.zeros(len(seconds))), counts[""], table.filled, "", log, run_map
-    )
-    order[""] = places[kept]
-    return log._replace(rows=rows)
+        if metric in counts and tag != counter_of[metric]:
+            values, is_logged = table.numbers(tag, strict=bool(metric))
+            logged[tag] = Series(np.where(is_logged, counts[metric], np.nan), seconds, values, order)
+    if "" in counts:
+        logged[""] = Series(counts[""], seconds, np.zeros(len(seconds)), order)
+    counted = _counted(logged, table.filled, log, run_map)
+    return log._replace(rows=counted.pop("", log.rows), series=counted)
 
 
 def _counter(metric: str, names: Sequence[str], run_map: RunMap) -> str:
@@ -295,14 +281,6 @@ def _counts(column: str, table: Table) -> np.ndarray:
     if not np.isfinite(counts).any():
         raise Unusable("has no row with a step")
     return counts
-
-
-def _seconds(table: Table, run_map: RunMap) -> np.ndarray:
-    """Returns the time of each row in seconds, float64[n], or NaN if it was not logged."""
-    column = run_map.seconds.removesuffix(MILLISECONDS)
-    if column not in table.columns:
-        return np.full(len(table.line), np.nan)
-    return table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
 
 
 def _constant(name: str, column: Column) -> Any:

@@ -10,6 +10,7 @@ from results.importers import untrusted
 from results.importers.untrusted import ImportWarnings
 
 MOST_FILES = 20_000
+MOST_BYTES = 64 << 20
 HIDDEN = "hidden"  # reason to skip a file
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w*)\}|\{|\}")
 
@@ -29,6 +30,10 @@ class Place(NamedTuple):
     path: str
     parts: StringMap
 
+    def read(self, root: Folder) -> bytes:
+        """Returns the content of the file. Raises Unusable as ``untrusted.read_bytes``."""
+        return untrusted.read_bytes(self.folder / self.name, root, MOST_BYTES)
+
 
 def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
     """Returns the files that match a pattern, sorted by path.
@@ -43,15 +48,10 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
       BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.
     """
     expression = compile_pattern(pattern)
-    if root.is_file():
-        folder, name = root.parent, root.name
-        match = expression.fullmatch(name)
-        return [Place(folder, name, name, match.groupdict())] if match else []
     found = []
-    for folder, names in untrusted.files(root, warnings):
-        inside = untrusted.relative(folder, root)
+    for folder, names in [(root.parent, [root.name])] if root.is_file() else untrusted.files(root, warnings):
         for name in names:
-            path = f"{inside}/{name}" if inside else name
+            path = untrusted.relative(folder / name, root) or name
             match = expression.fullmatch(path)
             if match and _is_hidden(path, pattern):
                 warnings.skipped[HIDDEN] += 1

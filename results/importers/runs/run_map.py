@@ -33,7 +33,8 @@ from results.plans.study import METRICS, Target
 TENSORBOARD, TRAINER, WANDB, TEXT, RAY, MLFLOW = "tensorboard", "trainer", "wandb", "text", "ray", "mlflow"
 CHART = "wandb_chart"
 FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, CHART, RAY, MLFLOW)
-WITH_CONFIG = (TENSORBOARD, TRAINER, RAY, MLFLOW)  # formats whose logs hold a config
+TAGGED = (TENSORBOARD, MLFLOW)  # formats whose tags have steps of their own, without rows
+WITH_CONFIG = (*TAGGED, TRAINER, RAY)  # formats whose logs hold a config
 MOST_BYTES = 64 << 10
 UNSTATED = "???"  # marks a value that a suggested map could not find
 # Column with the step, if the map does not state one.
@@ -151,6 +152,14 @@ class RunMap(NamedTuple):
     def run_columns(self) -> list[str]:
         """Returns the columns that identify a run in a file with several runs."""
         return [field.name for field in self.run if isinstance(field, Reference) and field.origin == "column"]
+
+    def references(self, origin: str) -> list[str]:
+        """Returns the names in all values that are looked up in the path, the config or a column."""
+        return [field.name for _, field in fields(self) if isinstance(field, Reference) and field.origin == origin]
+
+    def names_by_tag(self) -> dict[str, str]:
+        """Returns the names of the metrics by their tags."""
+        return {metric.tag: metric.name for metric in self.metrics}
 
     def counter(self, metric: str = "") -> Counter:
         """Returns the counter of a metric, or of all columns that are not metrics."""
@@ -325,7 +334,7 @@ def _check(run_map: RunMap) -> RunMap:
                 raise BadInput(f"{key} is {field}, but files has no {{{field.name}}}. It has: {known}.")
             if field.origin == "config" and not run_map.config and run_map.format not in WITH_CONFIG:
                 raise BadInput(f"{key} is {field}, but the key config does not name a file")
-            if field.origin == "column" and run_map.format in (TENSORBOARD, MLFLOW):
+            if field.origin == "column" and run_map.format in TAGGED:
                 format = "TensorBoard" if run_map.format == TENSORBOARD else "MLflow"
                 raise BadInput(f"{key} is {field}, but {format} logs have no columns. Use path: or config:.")
     if run_map.unit == "tokens" and run_map.sequence_length is None:

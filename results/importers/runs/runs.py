@@ -14,11 +14,11 @@ from results.importers.recording import Content
 from results.importers.runs import counters, series as logged
 from results.importers.runs.log import Log, integer, look_up, number, product, word
 from results.importers.runs.run_map import Metric, RunMap
-from results.importers.runs.series import Series
+from results.importers.runs.series import NO_ROWS, Series
 from results.importers.untrusted import Unusable, brief
 from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
-from results.plans.study import SHARES, Target
+from results.plans.study import SHARES
 from results.plans.trial_request import TrialRequest
 
 DETAILS_RAW = "raw"  # key in details: metrics were not averaged
@@ -64,6 +64,11 @@ class Run(NamedTuple):
     notes: Strings
 
     @property
+    def ending(self) -> str:
+        """The status and the reason, for display."""
+        return f"{self.status}({self.reason})" if self.reason else self.status
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """The values that identify a trial if runs are imported again."""
         return self.seed, tuple(sorted(self.metaparameters.items()))
@@ -78,10 +83,9 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
     counters.check(log, run_map)
-    ordered = {**log.series, "": log.rows}
     if log.series:
-        ordered = dict(logged.oldest_first(ordered))
-    log = log._replace(rows=ordered.pop(""), series=ordered)
+        ordered = dict(logged.oldest_first({**log.series, "": log.rows}))
+        log = log._replace(rows=ordered.pop(""), series=ordered)
     notes = [*log.notes]
     metrics, whole, left_out, smooth = {}, {}, Counter[str](), []
     for metric in run_map.metrics:
@@ -157,7 +161,7 @@ def _ending(
     if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
         return "INFEASIBLE", None
     stated = [target for target in run_map.targets if target.metric in metrics]
-    if stated and all(_reaches(metrics[target.metric], target) for target in stated):
+    if stated and all(target.reached(metrics[target.metric].value).any() for target in stated):
         return "COMPLETE", None
     budget = integer("budget", run_map.budget, log, 1)
     logged_at = np.unique(rows.step)
@@ -167,21 +171,14 @@ def _ending(
     return "COMPLETE", None
 
 
-def _reaches(rows: Series, target: Target) -> bool:
-    return bool(target.reached(rows.value).any())
-
-
 def _seconds(log: Log, run_map: RunMap, rows: Series) -> tuple[float | None, bool]:
     """Returns the seconds per step, and whether they include evaluations because every row is an evaluation."""
-    own = [
-        log.series[metric.tag].step
-        for metric in run_map.metrics
-        if metric.tag in log.series and not metric.name.startswith("train_")
-    ]
+    names = run_map.names_by_tag()
+    own = [log.series[tag].step for tag in names if tag in log.series and not names[tag].startswith("train_")]
     sparse = [step for step in own if len(step) < len(rows.step) / 2 or len(own) == len(run_map.metrics)]
-    evaluations = np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int64)
+    evaluations = np.unique(np.concatenate([NO_ROWS.step, *sparse]))
     if len(rows.step) and np.isin(rows.step, evaluations).all():
-        seconds = logged.seconds_per_step(rows, evaluations[:0])
+        seconds = logged.seconds_per_step(rows, NO_ROWS.step)
         return seconds, seconds is not None
     return logged.seconds_per_step(rows, evaluations), False
 
@@ -210,6 +207,7 @@ def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Re
 
 
 def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
+    details = {DETAILS_RAW: raw, "licence": run_map.licence, "citation": run_map.citation}
     return Recorded(
         RUNS,
         run.dataset,
@@ -217,7 +215,7 @@ def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
         run.optimizer,
         run.batch_size,
         SearchSpace({}),
-        _details(run_map, raw=raw),
+        {name: value for name, value in details.items() if value},
         0,
         unit=run_map.unit,
         sequence_length=run.sequence_length,
@@ -225,40 +223,27 @@ def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
     )
 
 
-def _details(run_map: RunMap, *, raw: bool) -> Fields:
-    details: Json = {}
-    if raw:
-        details[DETAILS_RAW] = True
-    stated = {"licence": run_map.licence, "citation": run_map.citation}
-    return details | {name: value for name, value in stated.items() if value}
-
-
 def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
     """Returns the tables of a study, given its runs by trial number."""
-    runs = list(numbered.items())
-    names = dict.fromkeys(name for run in numbered.values() for name in run.metaparameters)
-    trials: Json = {
-        "trial": [number for number, _ in runs],
-        "seed": [run.seed for _, run in runs],
-        "status": [run.status for _, run in runs],
-        "reason": [run.reason for _, run in runs],
-        "steps": [run.steps for _, run in runs],
-    }
-    trials |= {name: [run.metaparameters.get(name) for _, run in runs] for name in names}
-    return Content(study, trials, _measurements(numbered), _about(list(numbered.values())))
+    runs = list(numbered.values())
+    names = dict.fromkeys(name for run in runs for name in run.metaparameters)
+    trials: Json = {"trial": list(numbered)}
+    trials |= {name: [getattr(run, name) for run in runs] for name in ("seed", "status", "reason", "steps")}
+    trials |= {name: [run.metaparameters.get(name) for run in runs] for name in names}
+    return Content(study, trials, _measurements(numbered), _about(runs))
 
 
 def _measurements(numbered: Mapping[int, Run]) -> Fields:
     metrics = dict.fromkeys(name for run in numbered.values() for name in run.metrics)
     columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
     for trial, run in numbered.items():
-        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()]))
-        columns["trial"] += np.full(len(steps), trial).tolist()
-        columns["step"] += steps.tolist()
+        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()])).tolist()
+        columns["trial"] += [trial for _ in steps]
+        columns["step"] += steps
         for name in metrics:
-            own = run.metrics.get(name)
-            values = dict(zip(own.step.tolist(), own.value.tolist(), strict=True)) if own is not None else {}
-            columns[name] += [values.get(step) for step in steps.tolist()]
+            rows = run.metrics.get(name, NO_ROWS)
+            values = dict(zip(rows.step.tolist(), rows.value.tolist(), strict=True))
+            columns[name] += [values.get(step) for step in steps]
     return columns
 
 
@@ -266,11 +251,10 @@ def _about(runs: Sequence[Run]) -> Fields:
     """Returns the columns about the machine: the devices of most runs, and the times of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
     kind, count = max(dict.fromkeys(devices), key=devices.count)
-    times = [run.seconds for run, own in zip(runs, devices, strict=True) if own == (kind, count) and run.seconds]
+    times = [run.seconds for run in runs if (run.device_kind, run.device_count) == (kind, count) and run.seconds]
     about: Json = {"device_kind": kind, "device_count": count}
     if times and count:
-        steps = sum(run.steps for run in runs)
-        seconds = float(np.median(times))
+        steps, seconds = sum(run.steps for run in runs), float(np.median(times))
         about |= {
             "emulated": False,
             "lanes": 1,

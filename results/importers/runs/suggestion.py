@@ -95,8 +95,7 @@ def _look(path: Folder) -> Found:
     columns, lines = list[str](), list[str]()
     for place in layout.places[:LOOKED_AT]:
         if format == TEXT:
-            data = untrusted.read_bytes(place.folder / place.name, root, logs.MOST_BYTES)
-            lines = lines or line_patterns.suggest(data)
+            lines = lines or line_patterns.suggest(place.read(root))
             columns = re.findall(r"\{(\w+)\}", "".join(lines))
         elif format not in WITHOUT_COLUMNS:
             columns += [name.rpartition(" - ")[2] for name in logs.column_names(place, format, root)]

@@ -35,6 +35,8 @@ class Table(NamedTuple):
       line: int64[n], number of each row's line in the file, or of the row.
       filled: bool[n], whether a row has a finite number in any column other than counters and times.
       is_text: whether numbers are written as text, as in CSV.
+      entries: other values in the file, which are part of the run's config.
+      notes: notes for the user.
     """
 
     names: Strings
@@ -42,6 +44,8 @@ class Table(NamedTuple):
     line: np.ndarray
     filled: np.ndarray
     is_text: bool = False
+    entries: Mapping[str, Any] = {}
+    notes: Strings = ()
 
     def numbers(self, name: str, *, strict: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Returns a column as float64[n], with NaN for missing numbers, and whether each row has a number, bool[n].
@@ -51,7 +55,11 @@ class Table(NamedTuple):
         """
         column = self.columns[name]
         if isinstance(column, pa.Array):
-            if _is_number(column.type):
+            if (
+                pa.types.is_integer(column.type)
+                or pa.types.is_floating(column.type)
+                or pa.types.is_decimal(column.type)
+            ):
                 values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
                 return values, column.is_valid().to_numpy(zero_copy_only=False)
             column = column.to_pylist()
@@ -72,7 +80,10 @@ class Table(NamedTuple):
         encoded = pa.array(keys, pa.string()).dictionary_encode()
         group = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
         order = np.argsort(group, kind="stable")
-        ordered = {name: _take(column, order) for name, column in self.columns.items()}
+        ordered = {
+            name: column.take(order) if isinstance(column, pa.Array) else [column[i] for i in order]
+            for name, column in self.columns.items()
+        }
         ends = np.searchsorted(group[order], np.arange(len(encoded.dictionary) + 1))
         for key, start, end in zip(encoded.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True):
             rows = {name: column[start:end] for name, column in ordered.items()}
@@ -92,14 +103,6 @@ def number(cell: Any, is_text: bool = False) -> float | None:
         return float(cell)
     except ValueError:
         return None
-
-
-def _take(column: Column, rows: np.ndarray) -> Column:
-    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
-
-
-def _is_number(type: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
 
 
 def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line: Sequence[int] | None = None) -> Table:
@@ -147,13 +150,13 @@ def _flat(row: Fields, within: str = "") -> Json:
     return cells
 
 
-def of_trainer(data: bytes, needed: Collection[str] | None) -> tuple[Table, Fields]:
-    """Returns the log in a Hugging Face trainer_state.json file, and the file's other entries."""
+def of_trainer(data: bytes, needed: Collection[str] | None) -> Table:
+    """Returns the log in a Hugging Face trainer_state.json file, with the file's other entries."""
     content = untrusted.json_object(data, LENIENT)
     history = content.pop("log_history", None)
     if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
         raise Unusable("has no log_history, so it is not a trainer_state.json")
-    return of_rows(history, needed), content
+    return of_rows(history, needed)._replace(entries=content)
 
 
 def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
