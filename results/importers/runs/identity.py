@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from results.importers.runs import series
-from results.importers.runs.runs import Run
+from results.importers.runs.runs import Key, Run, key_of
 from results.importers.runs.series import Series
 from results.storage import commits
 from results.storage.commits import Commit
 
 Curves: TypeAlias = Mapping[str, Series]  # rows by metric
-Head: TypeAlias = tuple[str, str, int, int]  # a key, a metric, and the number and the hash of its first rows
+Head: TypeAlias = tuple[Key, str, int, int]  # a key, a metric, and the number and the hash of its first rows
 
 _NOT_TUNED = ("study", "trial", "run", "role", "status", "reason", "steps")
 
@@ -25,14 +25,12 @@ class StoredTrial(NamedTuple):
     """A stored run.
 
     Attributes:
-      key: text of its seed and metaparameters.
-      tuned: names of its metaparameters, and "seed" if it has a seed.
+      key: its seed and metaparameters.
       steps: its last logged step.
       curves: its stored rows.
     """
 
-    key: str
-    tuned: frozenset[str]
+    key: Key
     steps: int
     curves: Curves
 
@@ -71,15 +69,9 @@ def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
             if logged.any():
                 own = step[start:end]
                 curves[name] = Series(own, own, values.to_numpy().astype(np.float64), own).where(logged)
-        values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
-        key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
-        trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
+        key = key_of({name: value for name, value in row.items() if name not in _NOT_TUNED})
+        trials[row["trial"]] = StoredTrial(key, row["steps"], curves)
     return trials
-
-
-def tuned(run: Run) -> frozenset[str]:
-    """Returns the names of a run's metaparameters, and "seed" if it has a seed."""
-    return frozenset(run.metaparameters) if run.seed is None else frozenset([*run.metaparameters, "seed"])
 
 
 def without_copies(runs: Sequence[Run]) -> list[Run]:
@@ -88,7 +80,7 @@ def without_copies(runs: Sequence[Run]) -> list[Run]:
     originals: dict[Head, list[Run]] = {}
     kept = set[int]()
     for run in longest_first:
-        heads = _heads(repr(run.key), run.logged)
+        heads = _heads(run.key, run.logged)
         near = (other for head, is_longest in heads.items() if is_longest for other in originals.get(head, ()))
         if any(starts(run.logged, other.logged) for other in near):
             continue
@@ -105,7 +97,7 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     than half of its rows in common. If not, it is new.
     """
     heads: dict[tuple[Head, bool], list[int]] = {}
-    same_key: dict[str, list[int]] = {}
+    same_key: dict[Key, list[int]] = {}
     for number, trial in trials.items():
         same_key.setdefault(trial.key, []).append(number)
         for head, is_longest in _heads(trial.key, trial.curves).items():
@@ -115,7 +107,6 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     shorter: dict[int, Run] = {}
     extended, others = set[int](), list[tuple[Run, Sequence[int]]]()
     for run in runs:
-        key = repr(run.key)
         candidates = sorted(_near(run, heads))
         started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
         longer = [number for number in candidates if _starts_stored(run, trials[number])]
@@ -128,7 +119,7 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
             shorter[longer[0]] = run
         else:
             similar = [number for number in candidates if _is_similar(trials[number], run)]
-            others.append((run, similar if run.seed is None else same_key.get(key, [])))
+            others.append((run, similar if run.seed is None else same_key.get(run.key, [])))
     new = []
     for run, stored in others:
         free = next((number for number in stored if number not in numbered), None)
@@ -145,14 +136,14 @@ def _near(run: Run, heads: Mapping[tuple[Head, bool], Sequence[int]]) -> set[int
     counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
     numbers = set[int]()
     for curves in (run.logged, counted, run.metrics):
-        for head, is_longest in _heads(repr(run.key), curves).items():
+        for head, is_longest in _heads(run.key, curves).items():
             numbers.update(heads.get((head, True), ()))
             if is_longest:
                 numbers.update(heads.get((head, False), ()))
     return numbers
 
 
-def _heads(key: str, curves: Curves) -> dict[Head, bool]:
+def _heads(key: Key, curves: Curves) -> dict[Head, bool]:
     """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
     heads = {}
     for name, rows in curves.items():

@@ -54,11 +54,12 @@ def run(
     if store is not None and not dry_run:
         stores.check_destination(store)
     stored = _stored(store)
-    assigned = [assign(stored, *each) for each in runs.studies(found, run_map, raw=raw)]
-    for line in _metrics_in_words(run_map):
-        report(line)
+    assigned = [assign(stored, *each) for each in runs.studies(found)]
+    for metric in run_map.metrics:
+        if metric.complement:
+            report(f"{metric.name} = {metric}, because lower is better for every metric")
     if dry_run:
-        rows = [row for study, matches in assigned for row in _rows(study, matches.numbered)]
+        rows = [_row(*each, study) for study, matches in assigned for each in matches.numbered.items()]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
     saved = {}
     for study, matches in assigned:
@@ -71,10 +72,9 @@ def run(
     recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
     notes = [f"{run.name}: {note}" for run in found for note in run.notes if "averaged" not in note]
     printing.report_some([] if dry_run else notes, report)
-    for line in _summary(found, run_map):
-        report(line)
     changed = sum(len(each.changed) for each in saved.values())
-    for line in _ledger(found, [matches for _, matches in assigned], warnings, changed=changed, replace=replace):
+    ledger = _ledger(found, [matches for _, matches in assigned], warnings, changed=changed, replace=replace)
+    for line in [*_summary(found, run_map), *ledger]:
         report(line)
     if dry_run:
         report("not stored: this was a dry run")
@@ -109,11 +109,11 @@ def _check_names(run: Run, log: Log, run_map: RunMap, names: dict[tuple[str, str
     """Adds the names of a run to those of other runs. Raises BadInput if different names have the same stored form."""
     for key in ("dataset", "model", "optimizer"):
         name = log_values.name(getattr(run_map, key), log)
-        other = names.setdefault((key, getattr(run, key)), name)
+        other = names.setdefault((key, getattr(run.study, key)), name)
         if other != name:
             raise BadInput(
                 f"the names {brief(other)} and {brief(name)} of the {key} would both be stored as "
-                f"{getattr(run, key)!r}. Rename one of them, or import them into different stores."
+                f"{getattr(run.study, key)!r}. Rename one of them, or import them into different stores."
             )
 
 
@@ -145,8 +145,8 @@ def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Seque
                 "into another store."
             )
         study, trials = dataclasses.replace(study, digits=commit.study.digits), identity.stored_trials(commit)
-    tuned = {identity.tuned(run) for run in found}
-    if trials and tuned.isdisjoint(trial.tuned for trial in trials.values()):
+    tuned = {tuple(dict(run.key)) for run in found}
+    if trials and tuned.isdisjoint(tuple(dict(trial.key)) for trial in trials.values()):
         raise BadInput(
             f"the runs of {study.name} in the store have another seed key or other metaparameters than this map, so "
             "they would be stored twice. Import into another store."
@@ -156,37 +156,16 @@ def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Seque
     return study.with_request(study.request._replace(trials=total)), matches
 
 
-def _rows(study: Recorded, numbered: Mapping[int, Run]) -> list[list[Any]]:
-    return [
-        [
-            run.name,
-            study.name,
-            number,
-            run.batch_size,
-            run.seed,
-            run.steps,
-            sum(len(rows.step) for rows in run.metrics.values()),
-            run.ending,
-            run.seconds,
-            "; ".join(run.notes),
-        ]
-        for number, run in numbered.items()
-    ]
+def _row(number: int, run: Run, study: Recorded) -> list[Any]:
+    rows, notes = sum(len(rows.step) for rows in run.metrics.values()), "; ".join(run.notes)
+    description = [run.name, study.name, number, run.batch_size, run.seed, run.steps]
+    return [*description, rows, run.ending, run.seconds, notes]
 
 
 def _cells(row: Sequence[Any]) -> list[Any]:
     """Returns the cells of a row for display."""
     present = ["" if cell is None else cell for cell in row]
     return [f"{cell:.3g}" if isinstance(cell, float) else cell for cell in present]
-
-
-def _metrics_in_words(run_map: RunMap) -> list[str]:
-    """Returns a line per metric that is converted to an error."""
-    return [
-        f"{metric.name} = {metric}, because lower is better for every metric"
-        for metric in run_map.metrics
-        if metric.complement
-    ]
 
 
 def _summary(found: Sequence[Run], run_map: RunMap) -> list[str]:
@@ -218,13 +197,18 @@ def _ledger(
     rows = sum(len(series.step) for run in found for series in run.logged.values())
     numbered = sum(len(match.replacing() if replace else match.numbered) for match in matches)
     new, extended = sum(len(match.new) for match in matches), sum(len(match.extended) for match in matches)
-    refused = warnings.refused if replace else warnings.refused + changed
-    terms = (
-        f"{new:,} new + {numbered - new - extended - changed:,} already stored + {extended:,} extended + "
-        f"{len(found) - numbered:,} copies + {refused:,} refused"
-    )
+    counts = {
+        "new": new,
+        "already stored": numbered - new - extended - changed,
+        "extended": extended,
+        "copies": len(found) - numbered,
+        "refused": warnings.refused,
+    }
     if replace:
-        terms += f" + {changed:,} replaced"
+        counts["replaced"] = changed
+    else:
+        counts["refused"] += changed
+    terms = " + ".join(f"{count:,} {name}" for name, count in counts.items())
     return [
         _line("file", warnings.files, "read", warnings.skipped, "skipped"),
         _line("row", rows, "used", left_out, "left out"),

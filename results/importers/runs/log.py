@@ -46,9 +46,8 @@ def look_up(field: Field, log: Log) -> Any:
     if field.origin == "path":
         return log.place.parts[field.name]
     content: Any = log.columns if field.origin == "column" else log.config
-    if field.name in content:
-        found = content[field.name]
-    else:
+    found = content.get(field.name)
+    if found is None:
         found = content
         for part in field.name.split("."):
             found = found.get(part) if isinstance(found, dict) else None

@@ -131,12 +131,12 @@ def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
         tags, hyperparameters = tensorboard.read(place.read(root))
         config |= hyperparameters
         for tag, rows in tags.items():
-            parts.setdefault(f"{below}/{tag}".lstrip("/"), []).append(rows)
+            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(rows)
     if not parts:
         raise Unusable("has no scalars")
     joined = {tag: series.joined(rows) for tag, rows in parts.items()}
     # Files of one folder are attempts of the same run. The time of logging orders their rows.
-    ordered = {tag: rows.where(np.argsort(rows.seconds, kind="stable")) for tag, rows in joined.items()}
+    ordered = {tag: rows.in_order() for tag, rows in joined.items()}
     config |= _config(places[0], run_map, root)
     return _of_tags(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
 
@@ -297,16 +297,13 @@ def _config(place: Place, run_map: RunMap, root: Folder) -> Fields:
     """Returns the content of the run's config file, from the run's folder or the nearest folder above."""
     if not run_map.config:
         return {}
-    folder = place.folder
-    while True:
+    for folder in place.folders(root):
         try:
             return parse_config(untrusted.read_bytes(folder / run_map.config, root, untrusted.JSON_BYTES))
         except Unusable as error:
             if "No such file" not in str(error):
                 raise Unusable(f"{run_map.config} {error}") from None
-        if folder in (root, folder.parent):
-            raise Unusable(f"has no {run_map.config} in its folder or above")
-        folder = folder.parent
+    raise Unusable(f"has no {run_map.config} in its folder or above")
 
 
 def parse_config(data: bytes) -> Fields:

@@ -1,13 +1,14 @@
 """Members: the files of each run, which are read and joined."""
 
+import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
 from results.bad_input import BadInput
 from results.durable import Folder
+from results.grouping import grouped
 from results.importers.runs import logs, places, series
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place
@@ -36,18 +37,21 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
 
 def _across_files(found: Iterable[Log]) -> Iterator[Log]:
     """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
-    runs: dict[str, list[list[Log]]] = {}
+    runs: dict[str, list[tuple[int, str, list[Log]]]] = {}  # heaps by the last step
     for log in sorted(found, key=_extent):
-        parts = runs.setdefault(log.name.removeprefix(log.place.path), [])
-        before = [part for part in parts if _extent(part[-1])[1] < _extent(log)[0] and part[0].columns == log.columns]
-        if len(before) > 1:
-            first, second = (part[-1].name for part in before[:2])
-            raise BadInput(f"{log.name} may continue {first} or {second}. Give different runs different names.")
-        if before:
-            before[0].append(log)
-        else:
-            parts.append([log])
-    for part in sorted((part for parts in runs.values() for part in parts), key=lambda part: part[0].name):
+        start, end = _extent(log)
+        parts = runs.setdefault(repr((log.name.removeprefix(log.place.path), log.columns)), [])
+        part: list[Log] = []
+        if parts and parts[0][0] < start:
+            part = heapq.heappop(parts)[2]
+            if parts and parts[0][0] < start:
+                other = parts[0][1]
+                raise BadInput(
+                    f"{log.name} may continue {part[-1].name} or {other}. Give different runs different names."
+                )
+        part.append(log)
+        heapq.heappush(parts, (end, log.name, part))
+    for part in sorted((part for parts in runs.values() for _, _, part in parts), key=lambda part: part[0].name):
         yield _joined(part)
 
 
@@ -64,13 +68,13 @@ def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> l
         newest = {_checkpoint(place)[0]: place for place in sorted(found, key=lambda place: _checkpoint(place)[1])}
         warnings.skipped[OLDER] = len(found) - len(newest)
         found = sorted(newest.values(), key=lambda place: place.path)
-    groups: dict[Any, list[Place]] = {}
-    for place in found:
-        if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
-            key: Any = tuple(place.parts[name] for name in run_map.references("path"))
-        else:
-            key = places.run_folder(place, run_map.files) if run_map.format == TENSORBOARD else place.path
-        groups.setdefault(key, []).append(place)
+    if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
+        names = run_map.references("path")
+        groups = grouped(found, lambda place: repr([place.parts[name] for name in names]))
+    elif run_map.format == TENSORBOARD:
+        groups = grouped(found, lambda place: places.run_folder(place, run_map.files))
+    else:
+        return [[place] for place in found]
     return list(groups.values())
 
 

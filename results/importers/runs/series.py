@@ -35,6 +35,10 @@ class Series(NamedTuple):
         """Returns the rows selected by a mask or by indices."""
         return Series(*(column[kept] for column in self))
 
+    def in_order(self) -> "Series":
+        """Returns the rows in the order of the log."""
+        return self.where(np.argsort(self.order, kind="stable"))
+
     def starts(self, longer: "Series") -> bool:
         """Returns whether all rows are equal to the first rows of another series."""
         return self.shared(longer) == len(self.step)
@@ -79,8 +83,7 @@ def without_restarts(series: Series) -> tuple[Series, Mapping[str, int]]:
     ordered = series.where(~stray)
     first_after = np.minimum.accumulate(ordered.step[::-1])[::-1]  # the smallest step from this row on
     kept = np.append(ordered.step[:-1] < first_after[1:], True)
-    counts = {RESTART: int((~kept).sum()), STRAY: int(stray.sum())}
-    return ordered.where(kept), {reason: count for reason, count in counts.items() if count}
+    return ordered.where(kept), {RESTART: int((~kept).sum()), STRAY: int(stray.sum())}
 
 
 def _stray(step: np.ndarray) -> np.ndarray:
