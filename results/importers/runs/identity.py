@@ -98,18 +98,22 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     """
     heads: dict[tuple[Head, bool], list[int]] = {}
     same_key: dict[Key, list[int]] = {}
-    for number, trial in trials.items():
+    for number, trial in sorted(trials.items(), reverse=True):
         same_key.setdefault(trial.key, []).append(number)
         for head, is_longest in _heads(trial.key, trial.curves).items():
             for shorter_run in {False, is_longest}:
                 heads.setdefault((head, shorter_run), []).append(number)
     numbered: dict[int, Run] = {}
     shorter: dict[int, Run] = {}
-    extended, others = set[int](), list[tuple[Run, Sequence[int]]]()
+    extended, others = set[int](), list[tuple[Run, list[int]]]()
     for run in runs:
         candidates = sorted(_near(run, heads))
         started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
-        longer = [number for number in candidates if _starts_stored(run, trials[number])]
+        longer = [
+            number
+            for number in candidates
+            if run.steps <= trials[number].steps and starts(run.metrics, trials[number].curves)
+        ]
         if started:
             number = max(started, key=lambda number: trials[number].steps)
             numbered[number] = run
@@ -118,15 +122,16 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
         elif longer:
             shorter[longer[0]] = run
         else:
-            similar = [number for number in candidates if _is_similar(trials[number], run)]
+            similar = [number for number in reversed(candidates) if _is_similar(trials[number], run)]
             others.append((run, similar if run.seed is None else same_key.get(run.key, [])))
     new = []
     for run, stored in others:
-        free = next((number for number in stored if number not in numbered), None)
-        if free is None:
-            new.append(run)
+        while stored and stored[-1] in numbered:
+            stored.pop()
+        if stored:
+            numbered[stored[-1]] = run
         else:
-            numbered[free] = run
+            new.append(run)
     added = dict(enumerate(new, max(trials, default=-1) + 1))
     return Matches(dict(sorted((numbered | added).items())), frozenset(added), frozenset(extended), shorter)
 
@@ -167,10 +172,6 @@ def _is_similar(trial: StoredTrial, run: Run) -> bool:
         if name in run.metrics
     )
     return 2 * sum(shared) > sum(len(rows.step) for rows in trial.curves.values())
-
-
-def _starts_stored(run: Run, trial: StoredTrial) -> bool:
-    return run.steps <= trial.steps and starts(run.metrics, trial.curves)
 
 
 def _continues(trial: StoredTrial, run: Run) -> bool:

@@ -21,6 +21,7 @@ from results.importers.runs.run_map import (
     MLFLOW,
     RAY,
     STEPS,
+    TAGGED,
     TENSORBOARD,
     TEXT,
     TRAINER,
@@ -49,7 +50,7 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
         elif run_map.format == MLFLOW:
             for log, tags in mlflow_runs.read(first, root):
                 config = {**log.config, **_config(first, run_map, root)}
-                yield _of_tags(log._replace(config=config), tags, run_map)
+                yield _with_steps(log._replace(config=config), tags, run_map)
         else:
             yield from _of_file(first, run_map, root)
     except (Unusable, bounds.TooLarge) as error:
@@ -138,63 +139,86 @@ def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     # Files of one folder are attempts of the same run. The time of logging orders their rows.
     ordered = {tag: rows.in_order() for tag, rows in joined.items()}
     config |= _config(places[0], run_map, root)
-    return _of_tags(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
+    return _with_steps(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
 
 
-def _of_tags(log: Log, tags: Mapping[str, Series], run_map: RunMap) -> Log:
-    """Returns a log with the series of tags that have steps of their own."""
-    metrics = run_map.names_by_tag()
-    counted = {
-        tag: rows._replace(step=_counts_beside(rows, run_map.counter(metrics.get(tag, "")).column, tags))
-        for tag, rows in tags.items()
-    }
-    log = log._replace(series=_counted(counted, np.zeros(0, bool), log, run_map))
-    ends = [log.series[tag].step.max() for tag in metrics if tag in log.series]
-    alike = [rows for rows in log.series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
-    return log._replace(rows=max(alike, key=lambda rows: len(rows.step), default=log.rows))
+def _with_steps(log: Log, tags: Mapping[str, Series], run_map: RunMap, filled: np.ndarray | None = None) -> Log:
+    """Returns a log with the rows of tags or columns that have a step.
+
+    Args:
+      log: the log.
+      tags: rows by tag or column. Their steps are those of events, or numbers of rows. The entry "" is for all rows.
+      run_map: the map.
+      filled: bool[n], whether each row of a table has a number that does not count anything. None for events.
+    """
+    metrics, series = run_map.names_by_tag(), {}
+    columns = {metric: _counter(metric, log, run_map) for metric in ("", *metrics.values())}
+    if filled is not None and columns[""] not in tags and metrics and {*metrics.values()} <= run_map.step.keys():
+        del columns[""]
+    for tag, rows in tags.items():
+        metric = metrics.get(tag, "")
+        if metric in columns and tag != columns[metric]:
+            beside = np.zeros(len(rows.step), bool) if filled is None else filled[rows.step.astype(np.int64)]
+            counts = _counts(rows, columns[metric], tags, log, run_map)
+            counted = _counted(rows._replace(step=counts), beside, metric, log, run_map)
+            if len(counted.step):
+                series[tag] = counted
+    if filled is not None:
+        return log._replace(rows=series.pop("", log.rows), series=series)
+    ends = [series[tag].step.max() for tag in metrics if tag in series]
+    alike = [rows for rows in series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
+    return log._replace(rows=max(alike, key=lambda rows: len(rows.step), default=log.rows), series=series)
 
 
-def _counted(logged: Mapping[str, Series], filled: np.ndarray, log: Log, run_map: RunMap) -> dict[str, Series]:
-    """Returns the rows of tags or columns that count, with training steps. Those without rows are left out.
+def _counter(metric: str, log: Log, run_map: RunMap) -> str:
+    """Returns the column with a metric's counter. W&B's ``_step`` counts calls of the logger."""
+    if run_map.format == WANDB and not {metric, ""} & {*run_map.step} and not run_map.examples_seen:
+        return next((name for name in log.names if name.endswith("global_step")), STEPS[WANDB])
+    return run_map.counter(metric).column
+
+
+def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, run_map: RunMap) -> np.ndarray:
+    """Returns the counter in the same events or rows, float64[n], or NaN. Raises Unusable if there is none."""
+    if counter == "step" and run_map.format in TAGGED:
+        return rows.step
+    if counter not in tags:
+        names = ", ".join(brief(name)[1:-1] for name in log.names[:8])
+        if run_map.format in TAGGED:
+            raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
+        raise Unusable(f"has no column {counter} with the step. Its columns: {names or 'none'}")
+    ordered = tags[counter].where(np.argsort(tags[counter].step, kind="stable"))
+    if not np.isfinite(ordered.value).any():
+        raise Unusable("has no row with a step")
+    at = np.searchsorted(ordered.step, rows.step, "right") - 1
+    return np.where(ordered.step[at] == rows.step, ordered.value[at], np.nan)
+
+
+def _counted(rows: Series, filled: np.ndarray, metric: str, log: Log, run_map: RunMap) -> Series:
+    """Returns the rows of a metric that count, with training steps.
 
     NaN before a number means that the metric was not logged. So does NaN after the last number in a row with other
     numbers, unless there is no such NaN before, and the next evaluation was due by the steps between the last two.
 
     Args:
-      logged: rows by tag or column. Their steps are counters, float64[n], or NaN.
-      filled: bool[n], whether the rows of a table have other numbers. Empty if there is no table.
+      rows: rows whose steps are counters, float64[n], or NaN.
+      filled: bool[n], whether the rows have other numbers.
+      metric: name of the metric, or an empty string.
       log: the log, for lookups.
       run_map: the map.
     """
-    metrics, series = run_map.names_by_tag(), {}
-    for tag, rows in logged.items():
-        has_step = np.isfinite(rows.step)
-        beside = filled[has_step] if len(filled) else np.zeros(has_step.sum(), bool)
-        rows = rows.where(has_step)
-        step, is_number = counters.steps(rows.step, metrics.get(tag, ""), log, run_map), ~np.isnan(rows.value)
-        rows = rows._replace(step=step)
-        numbers = np.flatnonzero(is_number)
-        if len(numbers):
-            last = numbers[-1]
-            interval = step[last] - (step[numbers[-2]] if len(numbers) > 1 else 0)
-            has_gaps = (beside & ~is_number)[:last].any()
-            evaluated = ~beside | ((step - step[last] >= interval) & ~has_gaps)
-            evaluated[:last] = False
-            rows = rows.where(is_number | evaluated)
-        if len(rows.step):
-            series[tag] = rows
-    return series
-
-
-def _counts_beside(rows: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
-    """Returns the counter of each event, float64[n]: its step, or the scalar that was logged at the same step."""
-    if counter == "step":
-        return rows.step
-    if counter not in tags:
-        names = ", ".join(brief(tag)[1:-1] for tag in [*tags][:8])
-        raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
-    values = dict(zip(tags[counter].step.tolist(), tags[counter].value.tolist(), strict=True))
-    return np.array([values.get(step, np.nan) for step in rows.step.tolist()])
+    has_step = np.isfinite(rows.step)
+    rows, filled = rows.where(has_step), filled[has_step]
+    step, is_number = counters.steps(rows.step, metric, log, run_map), ~np.isnan(rows.value)
+    rows = rows._replace(step=step)
+    numbers = np.flatnonzero(is_number)
+    if not len(numbers):
+        return rows
+    last = numbers[-1]
+    interval = step[last] - (step[numbers[-2]] if len(numbers) > 1 else 0)
+    has_gaps = (filled & ~is_number)[:last].any()
+    evaluated = ~filled | ((step - step[last] >= interval) & ~has_gaps)
+    evaluated[:last] = False
+    return rows.where(is_number | evaluated)
 
 
 def column_names(place: Place, format: str, root: Folder) -> Strings:
@@ -245,42 +269,18 @@ def _of_table(log: Log, table: Table, run_map: RunMap) -> Log:
     columns, metrics = table.columns, run_map.names_by_tag()
     constants = {name: _constant(name, columns[name]) for name in run_map.references("column") if name in columns}
     log = log._replace(columns=constants, config={**table.entries, **log.config}, names=table.names, notes=table.notes)
-    counter_of = {metric: _counter(metric, table.names, run_map) for metric in ("", *metrics.values())}
-    if counter_of[""] not in columns and metrics and all(metric in run_map.step for metric in metrics.values()):
-        del counter_of[""]
-    counts = {metric: _counts(column, table) for metric, column in counter_of.items()}
-    seconds, column = np.full(len(table.line), np.nan), run_map.seconds.removesuffix(MILLISECONDS)
-    if column in columns:
+    counters_of_rows = {_counter(metric, log, run_map) for metric in ("", *metrics.values())}
+    number = np.arange(len(table.line), dtype=np.float64)
+    seconds, column = np.full(len(number), np.nan), run_map.seconds.removesuffix(MILLISECONDS)
+    if run_map.seconds and column in columns:  # an index that pandas wrote has no name
         seconds = table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
-    order = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
-    logged = {}
-    for tag in columns:
-        metric = metrics.get(tag, "")
-        if metric in counts and tag != counter_of[metric]:
-            values, is_logged = table.numbers(tag, strict=bool(metric))
-            logged[tag] = Series(np.where(is_logged, counts[metric], np.nan), seconds, values, order)
-    if "" in counts:
-        logged[""] = Series(counts[""], seconds, np.zeros(len(seconds)), order)
-    counted = _counted(logged, table.filled, log, run_map)
-    return log._replace(rows=counted.pop("", log.rows), series=counted)
-
-
-def _counter(metric: str, names: Sequence[str], run_map: RunMap) -> str:
-    """Returns the column with a metric's counter. W&B's ``_step`` counts calls of the logger."""
-    if run_map.format == WANDB and not {metric, ""} & {*run_map.step} and not run_map.examples_seen:
-        return next((name for name in names if name.endswith("global_step")), STEPS[WANDB])
-    return run_map.counter(metric).column
-
-
-def _counts(column: str, table: Table) -> np.ndarray:
-    """Returns a counter, float64[n], with NaN for rows without a step. Raises Unusable if there are no others."""
-    if column not in table.columns:
-        known = ", ".join(name if name.isprintable() else ascii(name) for name in table.names[:8]) or "none"
-        raise Unusable(f"has no column {column} with the step. Its columns: {known[:200]}")
-    counts, _ = table.numbers(column, strict=True)
-    if not np.isfinite(counts).any():
-        raise Unusable("has no row with a step")
-    return counts
+    order = seconds if np.isfinite(seconds).all() else number
+    every = Series(number, seconds, np.zeros(len(number)), order)
+    tags = {}
+    for name in columns:
+        values, is_logged = table.numbers(name, strict=name in metrics or name in counters_of_rows)
+        tags[name] = every._replace(value=values).where(is_logged)
+    return _with_steps(log, {**tags, "": every}, run_map, table.filled)
 
 
 def _constant(name: str, column: Column) -> Any:

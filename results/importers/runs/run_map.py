@@ -186,6 +186,7 @@ _MAPPINGS = {  # keys that map names, and their contents
     "metaparameters": "names to values, such as {learning_rate: config:lr}",
     "targets": "metrics to values, such as {validation_loss: 2.5}",
 }
+_CHOICES = {"format": FORMATS, "unit": UNITS}
 _LISTS = ("batch_size", "device_count", "run")  # keys with one or several values
 
 
@@ -209,14 +210,11 @@ def parse(text: str, where: str) -> RunMap:
         raise BadInput(f"{where} is not YAML ({first_line(error)}).{hint}") from None
     if not isinstance(content, dict):
         raise BadInput(f"{where} must have keys such as format and files. `import runs PATH --suggest-map` writes one.")
-    for key in content:
+    for key, value in content.items():
         if key not in RunMap._fields:
             raise BadInput(f"{where} has the unknown key {str(key)[:40]!r}; {nearest(key, RunMap._fields)}")
-    open_keys = [key for key, value in content.items() if UNSTATED in str(value)]
-    if open_keys:
-        raise BadInput(
-            f"{where}: {open_keys[0]} is still {UNSTATED}. State a value, path:NAME, config:NAME or column:NAME."
-        )
+        if UNSTATED in str(value):
+            raise BadInput(f"{where}: {key} is still {UNSTATED}. State a value, path:NAME, config:NAME or column:NAME.")
     for key in _REQUIRED:
         if content.get(key) in (None, "", {}, []):
             raise BadInput(f"{where} lacks the key {key}. `import runs PATH --suggest-map` writes a map to start from.")
@@ -247,17 +245,14 @@ def _value(key: str, value: Any) -> Any:
         for pattern in patterns:
             text_lines.compile_pattern(pattern)
         return patterns
-    if key == "format":
-        check_choice("format", value, FORMATS)
-    elif key == "unit":
-        check_choice("unit", value, UNITS)
-    elif key in _TEXTS:
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise BadInput(f"{key} must be a text, not {value!r:.60}")
-        return str(value)
-    else:
+    if key in _CHOICES:
+        check_choice(key, value, _CHOICES[key])
+        return value
+    if key not in _TEXTS:
         return _field(key, value)
-    return value
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise BadInput(f"{key} must be a text, not {value!r:.60}")
+    return str(value)
 
 
 def _by_metric(key: str, value: Any) -> dict[str, Any]:
