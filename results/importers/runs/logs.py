@@ -149,7 +149,7 @@ def _with_steps(log: Log, tags: Mapping[str, Series], run_map: RunMap, filled: n
       log: the log.
       tags: rows by tag or column. Their steps are those of events, or numbers of rows. The entry "" is for all rows.
       run_map: the map.
-      filled: bool[n], whether each row of a table has a number that does not count anything. None for events.
+      filled: bool[n], whether each row of a table has a number that is no counter. Events have no such array.
     """
     metrics, series = run_map.names_by_tag(), {}
     columns = {metric: _counter(metric, log, run_map) for metric in ("", *metrics.values())}
@@ -178,7 +178,7 @@ def _counter(metric: str, log: Log, run_map: RunMap) -> str:
 
 
 def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, run_map: RunMap) -> np.ndarray:
-    """Returns the counter in the same events or rows, float64[n], or NaN. Raises Unusable if there is none."""
+    """Returns the counter in the same events or rows, float64[n], or NaN. Raises Unusable if it is missing."""
     if counter == "step" and run_map.format in TAGGED:
         return rows.step
     if counter not in tags:
