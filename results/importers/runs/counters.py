@@ -3,14 +3,14 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from results.bad_input import BadInput
-from results.importers.runs.counter_names import kind
 from results.importers.runs.log import Log, integer, product
-from results.importers.runs.run_map import PER_BATCH, STEPS, WANDB, Field, Metric, RunMap
+from results.importers.runs.run_map import PER_BATCH, STEPS, TAGGED, WANDB, Field, Metric, RunMap
+from results.importers.runs.series import Series
+from results.importers.runs.vocabulary import kind
 from results.importers.untrusted import Unusable
 
 LAST_STEP = 2**31 - 1
@@ -18,66 +18,25 @@ MOST_APART = 2.0  # ratio of two counters of steps, above which one of them coun
 _EXAMPLES = re.compile("sample|token|example")
 
 
-class Track(NamedTuple):
-    """A counter in a log.
-
-    Attributes:
-      name: its tag, its column or another name for display.
-      step: int64[n] or float64[n], values.
-      order: float64[n], places of the values in the log, sorted.
-    """
-
-    name: str
-    step: np.ndarray
-    order: np.ndarray
-
-    def at(self, moment: float) -> tuple[float, float]:
-        """Returns the range of the counter at a place in the log. Before its first row, it is at least 0."""
-        before = int(np.searchsorted(self.order, moment, "right")) - 1
-        after = int(np.searchsorted(self.order, moment, "left"))
-        values = self.step[before] if before >= 0 else 0, self.step[min(after, len(self.step) - 1)]
-        return float(min(values)), float(max(values))
+def _at(counter: Series, moment: float) -> tuple[float, float]:
+    """Returns the range of a counter at a place in the log. Before its first row, it is at least 0."""
+    before = int(np.searchsorted(counter.order, moment, "right")) - 1
+    after = int(np.searchsorted(counter.order, moment, "left"))
+    values = counter.step[before] if before >= 0 else 0, counter.step[min(after, len(counter.step) - 1)]
+    return float(min(values)), float(max(values))
 
 
-class Disagreement(NamedTuple):
-    """Two counters that cannot both be training steps.
-
-    Attributes:
-      metric: name of the metric.
-      tag, end: the metric's tag, and its step at the last place that both have.
-      other, other_end: name and value of the other counter.
-      ratio: steps per count of the metric's counter, if the other counter is right.
-      key: text of the map that settles it.
-    """
-
-    metric: str
-    tag: str
-    end: float
-    other: str
-    other_end: float
-    ratio: float
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.tag} ends at step {self.end:,.0f}, {self.other} at {self.other_end:,.0f}: state {self.key}"
-
-
-def _track(name: str, step: np.ndarray, order: np.ndarray) -> Track:
-    chosen = np.argsort(order, kind="stable")
-    return Track(name, step[chosen], order[chosen])
-
-
-def _together(first: Track, second: Track) -> tuple[tuple[float, float], tuple[float, float]]:
+def _together(first: Series, second: Series) -> tuple[tuple[float, float], tuple[float, float]]:
     """Returns the ranges of two counters at the last place in the log that both have.
 
     If a log has one counter before the other, and they do not continue each other, its rows are not in the order of
     training. Then the ends are returned.
     """
-    earlier, later = sorted((first, second), key=lambda track: float(track.order[-1]))
+    earlier, later = sorted((first, second), key=lambda counter: float(counter.order[-1]))
     moment = float(earlier.order[-1])
     if moment <= later.order[0] and earlier.step[-1] > later.step[0]:
         moment = math.inf
-    return first.at(moment), second.at(moment)
+    return _at(first, moment), _at(second, moment)
 
 
 def steps(counts: np.ndarray, metric: str, log: Log, run_map: RunMap) -> np.ndarray:
@@ -115,66 +74,60 @@ def _epoch_length(factors: Sequence[Field], log: Log, run_map: RunMap) -> int:
 
 
 def check(log: Log, run_map: RunMap) -> None:
-    """Raises BadInput if the counters of a log disagree about the steps of a metric by more than a factor of two."""
-    disagreement = find_disagreement(log, run_map)
-    if disagreement is not None:
-        raise BadInput(f"{log.name}: {disagreement}")
-
-
-def find_disagreement(log: Log, run_map: RunMap) -> Disagreement | None:
-    """Returns the first metric whose steps disagree with those of another metric, tag or counter, or None.
+    """Raises BadInput if the steps of a metric and those of another metric, tag or counter differ by a factor of two.
 
     Steps are compared at the last place in the log that both have, so a metric that was logged for a short time agrees.
     """
     for metric in run_map.metrics:
         if metric.tag not in log.series or metric.name in run_map.step:
             continue
-        track = _track(metric.tag, log.series[metric.tag].step, log.order[metric.tag])
-        for other, key, both in _others(metric, track, log, run_map):
-            (low, high), (other_low, other_high) = _together(track, other)
+        own = log.series[metric.tag].in_order()
+        for name, other, key, both in _others(metric, own, log, run_map):
+            (low, high), (other_low, other_high) = _together(own, other.in_order())
             is_ahead = both and low > MOST_APART * max(other_high, 1.0)
             if is_ahead or other_low > MOST_APART * max(high, 1.0):
-                ends = (low, other_high) if is_ahead else (high, other_low)
-                from_zero = int(track.step.min() == 0)
-                ratio = float(f"{ends[1] / max(ends[0] + from_zero, 1.0):.4g}")
+                end, other_end = (low, other_high) if is_ahead else (high, other_low)
+                from_zero = int(own.step.min() == 0)
+                ratio = float(f"{other_end / max(end + from_zero, 1.0):.4g}")
                 key = key or _steps_per_epoch(metric.name, ratio, from_zero, run_map)
-                return Disagreement(metric.name, metric.tag, ends[0], other.name, ends[1], ratio, key)
-    return None
+                raise BadInput(
+                    f"{log.name}: {metric.tag} ends at step {end:,.0f}, {name} at {other_end:,.0f}: state {key}"
+                )
 
 
-def _others(metric: Metric, track: Track, log: Log, run_map: RunMap) -> Iterator[tuple[Track, str, bool]]:
-    """Yields the counters to compare with a metric, the text of the map that settles it, and whether both must agree.
+def _others(metric: Metric, own: Series, log: Log, run_map: RunMap) -> Iterator[tuple[str, Series, str, bool]]:
+    """Yields the counters to compare with a metric, each with a name, the text of the map that
+    settles it, and whether both must agree.
 
     Otherwise, the metric may be ahead of the counter, which may count something else. Without a text, it is per epoch.
     """
-    imported = {other.tag for other in run_map.metrics}
+    imported, is_table = run_map.names_by_tag(), run_map.format not in TAGGED
     batch_size = product("batch_size", run_map.batch_size, log)
     telling = not run_map.counter().column.endswith("global_step")
     stated = "" in run_map.step or bool(run_map.examples_seen)
-    apart = ~np.isin(log.order.get("", np.zeros(0)), track.order)
-    if apart.any():
-        yield _track("other rows", log.rows.step[apart], log.order[""][apart]), "", False
+    apart = ~np.isin(log.rows.order, own.order)
+    if is_table and apart.any():
+        yield "other rows", log.rows.where(apart), "", False
     for tag, rows in log.series.items():
-        beside, counted = _track(tag, rows.step, log.order[tag]), _track(tag, rows.value, log.order[tag])
         unit, is_global = kind(tag), tag.endswith("global_step")
         if tag in imported:
             if tag != metric.tag:
-                yield beside, "", False
-        elif not unit and "" not in log.order and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
-            if abs(rows.step[-1] / max(track.step[-1], 1) / batch_size - 1) > 0.01:
-                yield beside, "", False
+                yield tag, rows, "", False
+        elif not unit and not is_table and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
+            if abs(rows.step[-1] / max(own.step[-1], 1) / batch_size - 1) > 0.01:
+                yield tag, rows, "", False
         elif not rows.value[0] < rows.value[-1] == rows.value.max():
             continue  # does not count
         elif unit == "epochs" and not run_map.factors(metric.name) and not run_map.examples_seen:
             key = f"steps_per_epoch: {{{metric.name}: N}}, with 1 if an epoch is one step"
-            yield counted._replace(name=f"3 x {tag}", step=3 * counted.step), key, False
+            yield f"3 x {tag}", rows._replace(step=3 * rows.value), key, False
         elif unit in ("examples", "tokens") and not run_map.examples_seen:
             per_step = _per_step(unit, batch_size, log, run_map)
             if per_step:
                 key = f"examples_seen: {tag}, or the global batch_size"
-                yield counted._replace(name=f"{tag} / batch size", step=counted.step / per_step), key, True
+                yield f"{tag} / batch size", rows._replace(step=rows.value / per_step), key, True
         elif unit == "steps" and telling and tag != STEPS[WANDB] and (is_global or not stated):
-            yield counted, f"step: {tag}" if is_global else "", is_global
+            yield tag, rows._replace(step=rows.value), f"step: {tag}" if is_global else "", is_global
 
 
 def _per_step(unit: str, batch_size: int, log: Log, run_map: RunMap) -> float:

@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from results.importers.runs import series
-from results.importers.runs.runs import Run
+from results.importers.runs.runs import Key, Run, key_of
 from results.importers.runs.series import Series
 from results.storage import commits
 from results.storage.commits import Commit
 
 Curves: TypeAlias = Mapping[str, Series]  # rows by metric
-Head: TypeAlias = tuple[str, str, int, int]  # a key, a metric, and the number and the hash of its first rows
+Head: TypeAlias = tuple[Key, str, int, int]  # a key, a metric, and the number and the hash of its first rows
 
 _NOT_TUNED = ("study", "trial", "run", "role", "status", "reason", "steps")
 
@@ -25,14 +25,12 @@ class StoredTrial(NamedTuple):
     """A stored run.
 
     Attributes:
-      key: text of its seed and metaparameters.
-      tuned: names of its metaparameters, and "seed" if it has a seed.
+      key: its seed and metaparameters.
       steps: its last logged step.
       curves: its stored rows.
     """
 
-    key: str
-    tuned: frozenset[str]
+    key: Key
     steps: int
     curves: Curves
 
@@ -70,16 +68,10 @@ def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
             logged = values.is_valid().to_numpy()
             if logged.any():
                 own = step[start:end]
-                curves[name] = Series(own, own, values.to_numpy().astype(np.float64)).where(logged)
-        values = {name: value for name, value in row.items() if name not in _NOT_TUNED and value is not None}
-        key = repr((row["seed"], tuple(sorted((name, value) for name, value in values.items() if name != "seed"))))
-        trials[row["trial"]] = StoredTrial(key, frozenset(values), row["steps"], curves)
+                curves[name] = Series(own, own, values.to_numpy().astype(np.float64), own).where(logged)
+        key = key_of({name: value for name, value in row.items() if name not in _NOT_TUNED})
+        trials[row["trial"]] = StoredTrial(key, row["steps"], curves)
     return trials
-
-
-def tuned(run: Run) -> frozenset[str]:
-    """Returns the names of a run's metaparameters, and "seed" if it has a seed."""
-    return frozenset(run.metaparameters) if run.seed is None else frozenset([*run.metaparameters, "seed"])
 
 
 def without_copies(runs: Sequence[Run]) -> list[Run]:
@@ -88,7 +80,7 @@ def without_copies(runs: Sequence[Run]) -> list[Run]:
     originals: dict[Head, list[Run]] = {}
     kept = set[int]()
     for run in longest_first:
-        heads = _heads(repr(run.key), run.logged)
+        heads = _heads(run.key, run.logged)
         near = (other for head, is_longest in heads.items() if is_longest for other in originals.get(head, ()))
         if any(starts(run.logged, other.logged) for other in near):
             continue
@@ -105,20 +97,23 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     than half of its rows in common. If not, it is new.
     """
     heads: dict[tuple[Head, bool], list[int]] = {}
-    same_key: dict[str, list[int]] = {}
-    for number, trial in trials.items():
+    same_key: dict[Key, list[int]] = {}
+    for number, trial in sorted(trials.items(), reverse=True):
         same_key.setdefault(trial.key, []).append(number)
         for head, is_longest in _heads(trial.key, trial.curves).items():
             for shorter_run in {False, is_longest}:
                 heads.setdefault((head, shorter_run), []).append(number)
     numbered: dict[int, Run] = {}
     shorter: dict[int, Run] = {}
-    extended, others = set[int](), list[tuple[Run, Sequence[int]]]()
+    extended, others = set[int](), list[tuple[Run, list[int]]]()
     for run in runs:
-        key = repr(run.key)
         candidates = sorted(_near(run, heads))
         started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
-        longer = [number for number in candidates if _starts_stored(run, trials[number])]
+        longer = [
+            number
+            for number in candidates
+            if run.steps <= trials[number].steps and starts(run.metrics, trials[number].curves)
+        ]
         if started:
             number = max(started, key=lambda number: trials[number].steps)
             numbered[number] = run
@@ -127,15 +122,16 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
         elif longer:
             shorter[longer[0]] = run
         else:
-            similar = [number for number in candidates if _is_similar(trials[number], run)]
-            others.append((run, similar if run.seed is None else same_key.get(key, [])))
+            similar = [number for number in reversed(candidates) if _is_similar(trials[number], run)]
+            others.append((run, similar if run.seed is None else same_key.get(run.key, [])))
     new = []
     for run, stored in others:
-        free = next((number for number in stored if number not in numbered), None)
-        if free is None:
-            new.append(run)
+        while stored and stored[-1] in numbered:
+            stored.pop()
+        if stored:
+            numbered[stored[-1]] = run
         else:
-            numbered[free] = run
+            new.append(run)
     added = dict(enumerate(new, max(trials, default=-1) + 1))
     return Matches(dict(sorted((numbered | added).items())), frozenset(added), frozenset(extended), shorter)
 
@@ -145,14 +141,14 @@ def _near(run: Run, heads: Mapping[tuple[Head, bool], Sequence[int]]) -> set[int
     counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
     numbers = set[int]()
     for curves in (run.logged, counted, run.metrics):
-        for head, is_longest in _heads(repr(run.key), curves).items():
+        for head, is_longest in _heads(run.key, curves).items():
             numbers.update(heads.get((head, True), ()))
             if is_longest:
                 numbers.update(heads.get((head, False), ()))
     return numbers
 
 
-def _heads(key: str, curves: Curves) -> dict[Head, bool]:
+def _heads(key: Key, curves: Curves) -> dict[Head, bool]:
     """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
     heads = {}
     for name, rows in curves.items():
@@ -163,31 +159,19 @@ def _heads(key: str, curves: Curves) -> dict[Head, bool]:
     return heads
 
 
-def _shared(a: Series, b: Series) -> int:
-    """Returns the number of equal rows at the start of two curves."""
-    n = min(len(a.step), len(b.step))
-    missing = np.isnan(a.value[:n]) & np.isnan(b.value[:n])
-    equal = (a.step[:n] == b.step[:n]) & ((a.value[:n] == b.value[:n]) | missing)
-    return n if equal.all() else int(np.argmin(equal))
-
-
 def starts(shorter: Curves, longer: Curves) -> bool:
     """Returns whether each metric of one run starts that of another."""
-    return all(name in longer and _shared(rows, longer[name]) == len(rows.step) for name, rows in shorter.items())
+    return all(name in longer and rows.starts(longer[name]) for name, rows in shorter.items())
 
 
 def _is_similar(trial: StoredTrial, run: Run) -> bool:
     """Returns whether a log has more than half of the rows of a stored run, from the start."""
     shared = (
-        max(_shared(rows, run.logged[name]), _shared(rows, run.metrics[name]))
+        max(rows.shared(run.logged[name]), rows.shared(run.metrics[name]))
         for name, rows in trial.curves.items()
         if name in run.metrics
     )
     return 2 * sum(shared) > sum(len(rows.step) for rows in trial.curves.values())
-
-
-def _starts_stored(run: Run, trial: StoredTrial) -> bool:
-    return run.steps <= trial.steps and starts(run.metrics, trial.curves)
 
 
 def _continues(trial: StoredTrial, run: Run) -> bool:
@@ -200,4 +184,4 @@ def _continues(trial: StoredTrial, run: Run) -> bool:
 def _is_start(stored: Series, run: Run, metric: str, steps: int) -> bool:
     rows = series.without_restarts(run.logged[metric])[0]
     then = series.averaged(rows.where(rows.step <= steps))[0]
-    return any(_shared(stored, curve) == len(stored.step) for curve in (run.metrics[metric], rows, then))
+    return any(stored.starts(curve) for curve in (run.metrics[metric], rows, then))

@@ -3,13 +3,13 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from results import printing, store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import recording, untrusted
-from results.importers.runs import identity, ledger, log as log_values, members, runs
+from results.importers.runs import identity, log as log_values, members, runs
 from results.importers.runs.identity import Matches, StoredTrial
 from results.importers.runs.log import Log
 from results.importers.runs.run_map import RunMap
@@ -24,13 +24,6 @@ MOST_RUNS = 100_000
 _KEPT = "the stored values are kept (--replace takes those of the logs)"
 _REPLACED = "replaced by the current values of the logs"
 HEADER = ("run", "study", "trial", "batch_size", "seed", "steps", "rows", "status", "seconds_per_step", "notes")
-
-
-class Assigned(NamedTuple):
-    """A study with its runs, numbered as in the store."""
-
-    study: Recorded
-    matches: Matches
 
 
 def run(
@@ -62,11 +55,12 @@ def run(
     if store is not None and not dry_run:
         stores.check_destination(store)
     stored = _stored(store)
-    assigned = [assign(stored, *each) for each in runs.studies(found, run_map, raw=raw)]
-    for line in _metrics_in_words(run_map):
-        report(line)
+    assigned = [assign(stored, *each) for each in runs.studies(found)]
+    for metric in run_map.metrics:
+        if metric.complement:
+            report(f"{metric.name} = {metric}, because lower is better for every metric")
     if dry_run:
-        rows = [row for each in assigned for row in _rows(each)]
+        rows = [_row(*each, study) for study, matches in assigned for each in matches.numbered.items()]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
     saved = {}
     for study, matches in assigned:
@@ -79,10 +73,9 @@ def run(
     recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
     notes = [f"{run.name}: {note}" for run in found for note in run.notes if "averaged" not in note]
     printing.report_some([] if dry_run else notes, report)
-    for line in _summary(found, run_map):
-        report(line)
     changed = sum(len(each.changed) for each in saved.values())
-    for line in ledger.lines(found, [each.matches for each in assigned], warnings, changed=changed, replace=replace):
+    ledger = _ledger(found, [matches for _, matches in assigned], warnings, changed=changed, replace=replace)
+    for line in [*_summary(found, run_map), *ledger]:
         report(line)
     if dry_run:
         report("not stored: this was a dry run")
@@ -117,11 +110,11 @@ def _check_names(run: Run, log: Log, run_map: RunMap, names: dict[tuple[str, str
     """Adds the names of a run to those of other runs. Raises BadInput if different names have the same stored form."""
     for key in ("dataset", "model", "optimizer"):
         name = log_values.name(getattr(run_map, key), log)
-        other = names.setdefault((key, getattr(run, key)), name)
+        other = names.setdefault((key, getattr(run.study, key)), name)
         if other != name:
             raise BadInput(
                 f"the names {brief(other)} and {brief(name)} of the {key} would both be stored as "
-                f"{getattr(run, key)!r}. Rename one of them, or import them into different stores."
+                f"{getattr(run.study, key)!r}. Rename one of them, or import them into different stores."
             )
 
 
@@ -139,7 +132,7 @@ def _place(study: Recorded) -> tuple[Any, ...]:
     return study.labels, study.batch_size, study.batch_unit
 
 
-def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Sequence[Run]) -> Assigned:
+def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Sequence[Run]) -> tuple[Recorded, Matches]:
     """Numbers the runs of a study. Stored runs keep their numbers, and copies get no number.
 
     Raises:
@@ -153,33 +146,21 @@ def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Seque
                 "into another store."
             )
         study, trials = dataclasses.replace(study, digits=commit.study.digits), identity.stored_trials(commit)
-    tuned = {identity.tuned(run) for run in found}
-    if trials and tuned.isdisjoint(trial.tuned for trial in trials.values()):
+    tuned = {tuple(dict(run.key)) for run in found}
+    if trials and tuned.isdisjoint(tuple(dict(trial.key)) for trial in trials.values()):
         raise BadInput(
             f"the runs of {study.name} in the store have another seed key or other metaparameters than this map, so "
             "they would be stored twice. Import into another store."
         )
     matches = identity.match(identity.without_copies(found), trials)
     total = max([*trials, *matches.numbered]) + 1
-    return Assigned(study.with_request(study.request._replace(trials=total)), matches)
+    return study.with_request(study.request._replace(trials=total)), matches
 
 
-def _rows(assigned: Assigned) -> list[list[Any]]:
-    return [
-        [
-            run.name,
-            assigned.study.name,
-            number,
-            run.batch_size,
-            run.seed,
-            run.steps,
-            sum(len(rows.step) for rows in run.metrics.values()),
-            f"{run.status}({run.reason})" if run.reason else run.status,
-            run.seconds,
-            "; ".join(run.notes),
-        ]
-        for number, run in assigned.matches.numbered.items()
-    ]
+def _row(number: int, run: Run, study: Recorded) -> list[Any]:
+    rows, notes = sum(len(rows.step) for rows in run.metrics.values()), "; ".join(run.notes)
+    description = [run.name, study.name, number, run.batch_size, run.seed, run.steps]
+    return [*description, rows, run.ending, run.seconds, notes]
 
 
 def _cells(row: Sequence[Any]) -> list[Any]:
@@ -188,23 +169,56 @@ def _cells(row: Sequence[Any]) -> list[Any]:
     return [f"{cell:.3g}" if isinstance(cell, float) else cell for cell in present]
 
 
-def _metrics_in_words(run_map: RunMap) -> list[str]:
-    """Returns a line per metric that is converted to an error."""
-    return [
-        f"{metric.name} = {metric}, because lower is better for every metric"
-        for metric in run_map.metrics
-        if metric.complement
-    ]
-
-
 def _summary(found: Sequence[Run], run_map: RunMap) -> list[str]:
     """Returns notes about all runs: averaged metrics, endings and times."""
     count = Counter(note for run in found for note in run.notes if "averaged" in note)
     lines = [f"{note} in {number_of(times, 'run')}" for note, times in count.items()]
-    endings = Counter(f"{run.status}({run.reason})" if run.reason else run.status for run in found)
+    endings = Counter(run.ending for run in found)
     lines.append(", ".join(f"{times} {ending}" for ending, times in endings.items()))
     if not any(run.seconds for run in found):
         lines.append("no seconds per step: the logs have too few times. Pay-off is in batch size only")
     elif not run_map.device_count:
         lines.append("no seconds per step: the map has no device_count. Pay-off is in batch size only")
     return lines
+
+
+def _ledger(
+    found: Sequence[Run], matches: Sequence[Matches], warnings: ImportWarnings, *, changed: int, replace: bool
+) -> list[str]:
+    """Returns the ledger: lines about every file, row and run that was found, and its whereabouts.
+
+    Args:
+      found: all runs that could be read, including copies.
+      matches: the runs of each study and their numbers in the store.
+      warnings: the numbers of files, and of runs that could not be read.
+      changed: number of runs whose stored rows differ.
+      replace: whether these were replaced, and not refused.
+    """
+    left_out = sum((run.left_out for run in found), Counter[str]())
+    rows = sum(len(series.step) for run in found for series in run.logged.values())
+    numbered = sum(len(match.replacing() if replace else match.numbered) for match in matches)
+    new, extended = sum(len(match.new) for match in matches), sum(len(match.extended) for match in matches)
+    counts = {
+        "new": new,
+        "already stored": numbered - new - extended - changed,
+        "extended": extended,
+        "copies": len(found) - numbered,
+        "refused": warnings.refused,
+    }
+    if replace:
+        counts["replaced"] = changed
+    else:
+        counts["refused"] += changed
+    terms = " + ".join(f"{count:,} {name}" for name, count in counts.items())
+    return [
+        _line("file", warnings.files, "read", warnings.skipped, "skipped"),
+        _line("row", rows, "used", left_out, "left out"),
+        f"{number_of(len(found) + warnings.refused, 'run')} in {number_of(len(matches), 'study')} = {terms}",
+    ]
+
+
+def _line(noun: str, total: int, used: str, others: Counter[str], unused: str) -> str:
+    """Returns a line such as ``12 files = 9 read + 3 skipped (2 hidden, 1 unusable)``."""
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in others.items() if count)
+    line = f"{number_of(total, noun)} = {total - others.total():,} {used} + {others.total():,} {unused}"
+    return f"{line} ({reasons})" if reasons else line

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from results.aliases import Fields
@@ -11,6 +11,7 @@ from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.runs import logs, places, vocabulary
+from results.importers.runs.log import Log
 from results.importers.runs.places import Place
 from results.importers.runs.run_map import CHART, MLFLOW, RAY, TENSORBOARD, TEXT, TRAINER, WANDB
 from results.importers.untrusted import ImportWarnings, Unusable
@@ -19,6 +20,11 @@ CONFIG_BYTES = 256 << 10  # larger files are tokenizers and the like
 MOST_CONFIGS = 50  # files of a folder that are read
 _TELLING = re.compile("arg|conf|param|setting|option|hyper")
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_VALUES = {
+    name: re.compile(rf"(?<![A-Za-z0-9])(?:{names.replace(' ', '|')})[=_-]?(?P<value>{_NUMBER})(?![A-Za-z0-9])")
+    for name, names in vocabulary.NAMES.items()
+}
+_VALUES["optimizer"] = re.compile(rf"(?<![A-Za-z])(?P<value>{vocabulary.OPTIMIZERS})(?![A-Za-z])")
 _EVENTS = "*tfevents*"
 # Patterns of the files of each format. The first format with a file is taken.
 _FILES = {
@@ -39,20 +45,24 @@ class Layout(NamedTuple):
     Attributes:
       format: format of the logs.
       pattern: pattern of their files.
-      parts: names in the pattern.
       run: pattern of the names of runs in a chart of W&B.
       config: name of the config file, or an empty string.
-      entries: entries of the first run's config file, with dotted names.
+      entries: entries of the first run's config, with dotted names.
       places: files that match the pattern.
+      logs: the logs of some runs. Empty if no column is named like a step.
+      columns: names of columns.
+      lines: patterns of the lines of a text log.
     """
 
     format: str
     pattern: str
-    parts: Collection[str]
     run: str
     config: str
     entries: Fields
     places: Sequence[Place]
+    logs: Sequence[Log] = ()
+    columns: Sequence[str] = ()
+    lines: Sequence[str] = ()
 
 
 def find(path: Folder, root: Folder) -> Layout:
@@ -62,21 +72,19 @@ def find(path: Folder, root: Folder) -> Layout:
       BadInput: there are no logs in a supported format.
     """
     format, paths, columns = _format(path, root)
-    run, parts = "", list[str]()
     if format == TENSORBOARD:
-        pattern, parts = _events_pattern(paths)
+        pattern = _events_pattern(paths)
     elif format == MLFLOW:
         pattern = paths[0] if len(paths) == 1 else "**/meta.yaml"
     else:
-        pattern, parts = _pattern(paths)
-    if format == CHART:
-        run, parts = _named(vocabulary.chart_runs(columns), [])
+        pattern = _pattern(paths)
+    run = _named(vocabulary.chart_runs(columns)) if format == CHART else ""
     matching = places.find(path, pattern, ImportWarnings())
     config, entries = ("", {}) if format == MLFLOW else _config(matching[0], root)
-    return Layout(format, pattern, parts, run, config, entries, matching)
+    return Layout(format, pattern, run, config, entries, matching)
 
 
-def _format(path: Folder, root: Folder) -> tuple[str, list[str], list[str]]:
+def _format(path: Folder, root: Folder) -> tuple[str, list[str], Sequence[str]]:
     """Returns the format of the logs, the paths of their files, and the columns of the first file."""
     for format, patterns in _FILES.items():
         found = [place for pattern in patterns.split() for place in places.find(path, pattern, ImportWarnings())]
@@ -107,7 +115,7 @@ def _without_checkpoints(found: Sequence[Place]) -> list[Place]:
     return whole + [place for place in found if not {place.folder, place.folder.parent} & runs]
 
 
-def _events_pattern(paths: Sequence[str]) -> tuple[str, list[str]]:
+def _events_pattern(paths: Sequence[str]) -> str:
     """Returns a pattern for event files. Folders of splits and of hyperparameters belong to the run above them."""
     folders = {path.rpartition("/")[0] for path in paths}
     runs = set[str]()
@@ -115,23 +123,21 @@ def _events_pattern(paths: Sequence[str]) -> tuple[str, list[str]]:
         above, _, name = folder.rpartition("/")
         runs.add(above if above and name.lower() in vocabulary.SPLITS else folder)
     outer = [run for run in sorted(runs) if not runs & set(itertools.accumulate(run.split("/")[:-1], "{}/{}".format))]
-    pattern, names = _pattern([f"{run}/{_EVENTS}".strip("/") for run in outer])
+    pattern = _pattern([f"{run}/{_EVENTS}".strip("/") for run in outer])
     if folders != set(outer) and not pattern.startswith("**/"):
         pattern = pattern.replace(_EVENTS, f"**/{_EVENTS}")
-    return pattern, names
+    return pattern
 
 
-def _pattern(paths: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns a pattern that matches all paths, and the names of its parts."""
+def _pattern(paths: Sequence[str]) -> str:
+    """Returns a pattern that matches all paths, with the names of their values."""
     split = [path.split("/") for path in paths]
     if len({len(parts) for parts in split}) > 1:
-        return f"**/{_wildcard([parts[-1] for parts in split])}", []
-    pattern, names = [], list[str]()
+        return f"**/{_wildcard([parts[-1] for parts in split])}"
+    pattern = list[str]()
     for texts in zip(*split, strict=True):
-        part, own = _named(texts, names)
-        pattern.append(part)
-        names += own
-    return "/".join(pattern), names
+        pattern.append(_named(texts, "".join(pattern)))
+    return "/".join(pattern)
 
 
 def _wildcard(texts: Sequence[str]) -> str:
@@ -144,44 +150,34 @@ def _wildcard(texts: Sequence[str]) -> str:
     return f"{start}*.{suffix}" if all(text.endswith(f".{suffix}") for text in texts) else f"{start}*"
 
 
-def _named(texts: Sequence[str], taken: Iterable[str]) -> tuple[str, list[str]]:
-    """Returns a pattern for one part of all paths, with the names of its values, or with a wildcard."""
+def _named(texts: Sequence[str], before: str = "") -> str:
+    """Returns a pattern for one part of all paths, with names for values that are not in ``before``, or a wildcard."""
     if len(set(texts)) == 1 and len(texts) > 1:
-        return texts[0], []
-    words = {name: names for name, names in vocabulary.NAMES.items() if name != "optimizer" and name not in taken}
-    expression = "|".join(f"(?P<{name}>{names.replace(' ', '|')})" for name, names in words.items())
-    found: list[str] = []
-
-    def value(match: re.Match[str]) -> str:
-        name = next(name for name, text in match.groupdict().items() if text and name != "value")
-        if name in found:
-            return match[0]
-        found.append(name)
-        return f"{match[0][: match.start('value') - match.start()]}{{{name}}}"
-
-    part = re.sub(rf"(?<![A-Za-z0-9])(?:{expression})[=_-]?(?P<value>{_NUMBER})(?![A-Za-z0-9])", value, texts[0])
-    if "optimizer" not in taken:
-        named = re.sub(rf"(?<![A-Za-z])(?:{vocabulary.OPTIMIZERS})(?![A-Za-z])", "{optimizer}", part, count=1)
-        found += ["optimizer"] if named != part else []
-        part = named
-    if found and all(places.compile_pattern(part).fullmatch(text) for text in texts):
-        return part, found
-    return _wildcard(texts), []
+        return texts[0]
+    part = texts[0]
+    for name, expression in _VALUES.items():
+        match = expression.search(part)
+        if match and f"{{{name}}}" not in before:
+            part = f"{part[: match.start('value')]}{{{name}}}{part[match.end('value') :]}"
+    if part != texts[0] and all(places.compile_pattern(part).fullmatch(text) for text in texts):
+        return part
+    return _wildcard(texts)
 
 
 def _config(place: Place, root: Folder) -> tuple[str, Fields]:
     """Returns the name and the entries of the most telling config file in the run's folder, or in the next above it."""
-    folder = place.folder
-    while True:
-        best, entries = "", dict[str, Any]()
+    best, entries = "", dict[str, Any]()
+    for folder in place.folders(root):
         for name in _config_names(folder, root):
             with contextlib.suppress(Unusable):
-                content = vocabulary.flat(logs.parse_config(untrusted.read_bytes(folder / name, root, CONFIG_BYTES)))
+                content = vocabulary.entries_of(
+                    logs.parse_config(untrusted.read_bytes(folder / name, root, CONFIG_BYTES))
+                )
                 if name != place.name and vocabulary.known(content) > vocabulary.known(entries):
                     best, entries = name, content
-        if best or folder in (root, folder.parent):
-            return best, entries
-        folder = folder.parent
+        if best:
+            break
+    return best, entries
 
 
 def _config_names(folder: Folder, root: Folder) -> list[str]:

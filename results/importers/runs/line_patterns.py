@@ -1,8 +1,6 @@
 """Line patterns: suggests patterns for the lines of a text log, such as ``step {step}: val loss {validation_loss}``."""
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
 
 from results.importers.runs import text_lines, vocabulary
 
@@ -15,20 +13,13 @@ _SPLIT = re.compile(rf"(?<![a-z])(?:{'|'.join(sorted(vocabulary.SPLITS))})(?![a-
 KINDS = {"loss": {"loss"}, "accuracy": {"accuracy", "acc", "top1", "acc1"}, "error": {"error", "err"}}
 
 
-class Value(NamedTuple):
-    """A named number in a line: the text before it, and the name in a pattern."""
-
-    text: str
-    name: str
-
-
 def suggest(data: bytes) -> list[str]:
     """Returns patterns for the lines that hold a step and a loss or an accuracy. Lines about evaluations come first."""
     shapes: dict[str, set[str]] = {}
     for line in data[: 4 << 20].decode("utf-8", "replace").splitlines()[:MOST_LINES]:
-        values = _values(line) if len(line) <= text_lines.LONGEST else []
+        values = _values(line) if len(line) <= text_lines.LONGEST else {}
         if len(values) > 1:
-            shapes.setdefault(_pattern(values), {value.name for value in values})
+            shapes["*".join(f"{text}{{{name}}}" for name, text in values.items())] = set(values)
     patterns, covered = [], set[str]()
     for pattern in sorted(shapes, key=lambda pattern: ("validation" not in pattern, "test" not in pattern)):
         if shapes[pattern] - covered - {"step"}:
@@ -37,9 +28,9 @@ def suggest(data: bytes) -> list[str]:
     return patterns
 
 
-def _values(line: str) -> list[Value]:
-    """Returns the step or epoch, the metrics and the batch size in a line, in their order. Empty without a step."""
-    values = dict[str, Value]()
+def _values(line: str) -> dict[str, str]:
+    """Returns the texts before the step or epoch, the metrics and the batch size in a line. Empty without a step."""
+    values = dict[str, str]()
     label = ""
     for pair in _PAIR.finditer(line):
         words = pair["name"].lower().split()
@@ -54,27 +45,22 @@ def _values(line: str) -> list[Value]:
             if name and before and not _SPLIT.search(pair["name"]):
                 label = before[0]
         if name and name not in values:
-            values[name] = Value(" ".join(f"{pair['name']}{pair['sign']}|".split())[:-1], name)
+            values[name] = " ".join(f"{pair['name']}{pair['sign']}|".split())[:-1]
     if "step" in values:
         values.pop("epoch", None)
     elif "epoch" not in values:
-        return []
-    first, *others = values.values()
-    if label and label not in first.text:  # lines of training and of evaluations look the same otherwise
-        first = Value(f"{label}*{first.text}", first.name)
-    return [first, *others]
+        return {}
+    first = next(iter(values))
+    if label and label not in values[first]:  # lines of training and of evaluations look the same otherwise
+        values[first] = f"{label}*{values[first]}"
+    return values
 
 
 def metric(tag: str, before: str = "") -> str:
     """Returns the name of a metric from a tag, or from a word before it such as Test. Empty if it is not a metric."""
     words = set(re.split(r"[^a-z0-9]+", tag.lower()))
     kind = next((kind for kind, names in KINDS.items() if names & words), "")
-    for split, names in vocabulary.SPLIT_NAMES.items():
-        if names & words:
-            return kind and f"{split}_{kind}"
-    split = next((split for split, names in vocabulary.SPLIT_NAMES.items() if before.lower() in names), "train")
-    return kind and f"{split}_{kind}"
-
-
-def _pattern(values: Sequence[Value]) -> str:
-    return "*".join(f"{value.text}{{{value.name}}}" for value in values)
+    splits = [
+        split for texts in (words, {before.lower()}) for split, names in vocabulary.SPLIT_NAMES.items() if names & texts
+    ]
+    return kind and f"{[*splits, 'train'][0]}_{kind}"

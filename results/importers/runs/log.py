@@ -4,13 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from results.aliases import Fields, Strings
+from results.aliases import Strings
 from results.importers import untrusted
 from results.importers.runs.places import Place
 from results.importers.runs.run_map import Field, Reference
-from results.importers.runs.series import Series
+from results.importers.runs.series import NO_ROWS, Series
 from results.importers.untrusted import Unusable, brief
 from results.plans.study import MOST_STEPS
 
@@ -25,21 +23,20 @@ class Log(NamedTuple):
       config: content of the run's config file.
       names: names of all tags or columns.
       series: logged numbers by tag or column, in the order of the log.
-      order: place of each row of a series in the log, float64[n]: the row of a table, or the time of an event. In
-        tables, the entry "" is for ``rows``.
       rows: steps and times of all rows of a table, or of the densest tag of an event file. Values are ignored.
       notes: notes for the user.
+      fault: reason if a file or a run cannot be used. Then the log has no content.
     """
 
     name: str
     place: Place
-    columns: Fields
-    config: Fields
-    names: Strings
+    columns: Mapping[str, Any] = {}
+    config: Mapping[str, Any] = {}
+    names: Strings = ()
     series: Mapping[str, Series] = {}
-    order: Mapping[str, np.ndarray] = {}
-    rows: Series = Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    rows: Series = NO_ROWS
     notes: Strings = ()
+    fault: str = ""
 
 
 def look_up(field: Field, log: Log) -> Any:
@@ -49,9 +46,8 @@ def look_up(field: Field, log: Log) -> Any:
     if field.origin == "path":
         return log.place.parts[field.name]
     content: Any = log.columns if field.origin == "column" else log.config
-    if field.name in content:
-        found = content[field.name]
-    else:
+    found = content.get(field.name)
+    if found is None:
         found = content
         for part in field.name.split("."):
             found = found.get(part) if isinstance(found, dict) else None

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from results import bounds
-from results.aliases import Fields, Json
+from results.aliases import Fields, Json, Strings
 from results.bad_input import first_line
 from results.durable import Folder
 from results.importers import untrusted
-from results.importers.runs import counters, mlflow_runs, plain_yaml, tables, tensorboard, text_lines
+from results.importers.runs import counters, mlflow_runs, plain_yaml, series, tables, tensorboard, text_lines
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place, compile_pattern
 from results.importers.runs.run_map import (
@@ -21,24 +21,22 @@ from results.importers.runs.run_map import (
     MLFLOW,
     RAY,
     STEPS,
+    TAGGED,
     TENSORBOARD,
     TEXT,
     TRAINER,
     WANDB,
-    Reference,
     RunMap,
-    fields,
 )
 from results.importers.runs.series import Series
 from results.importers.runs.tables import Column, Table
 from results.importers.untrusted import Unusable, brief
 
-MOST_BYTES = 64 << 20
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
 
 
-def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in some files, or the name and the fault of an unusable file.
+def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log]:
+    """Yields the runs in some files. An unusable file or run has only a fault.
 
     Args:
       places: files of one run, or one file with several runs.
@@ -48,183 +46,201 @@ def read(places: Sequence[Place], run_map: RunMap, root: Folder) -> Iterator[Log
     first = places[0]
     try:
         if run_map.format == TENSORBOARD:
-            yield _events(places, run_map, root)
+            yield _of_events(places, run_map, root)
         elif run_map.format == MLFLOW:
-            for log, metrics in mlflow_runs.read(first, root, MOST_BYTES):
+            for log, tags in mlflow_runs.read(first, root):
                 config = {**log.config, **_config(first, run_map, root)}
-                yield _of_tags(log._replace(config=config), metrics, run_map)
+                yield _with_steps(log._replace(config=config), tags, run_map)
         else:
-            yield from _file(first, run_map, root)
+            yield from _of_file(first, run_map, root)
     except (Unusable, bounds.TooLarge) as error:
-        yield first.path, str(error)
+        yield Log(first.path, first, fault=str(error))
 
 
-def _file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in a file with one row per logged step, or the name and the fault of an unusable run."""
-    data = untrusted.read_bytes(first.folder / first.name, root, MOST_BYTES)
+def _of_file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log]:
+    """Yields the runs in a file with one row per logged step."""
+    data = first.read(root)
     if data.startswith(GZIP):
         raise Unusable("is compressed. Decompress it first.")
-    config, needed = _config(first, run_map, root), _needed(run_map)
-    if run_map.format == TRAINER:
-        table, entries = tables.of_trainer(data, needed)
-        yield _log(first.path, first, table, run_map, {**entries, **config})
-        return
-    if run_map.format == TEXT:
-        rows, skipped = text_lines.rows(data, run_map.line)
-        if not rows:
-            raise Unusable(f"has no line like {brief(run_map.line[0])}")
-        log = _log(first.path, first, tables.of_rows(rows, needed), run_map, config)
-        yield log._replace(notes=(f"{skipped:,} lines match no pattern",) if skipped else ())
-        return
+    config = _config(first, run_map, root)
     whole = _without_cut_line(data, run_map.format, first.name)
-    logs = list(_of_table(first, _table(whole, run_map.format, first.name, needed), run_map, config))
-    yield from logs
-    if len(whole) < len(data) and any(isinstance(log, Log) for log in logs):
-        yield first.path, "its last line has no newline and was left out"
+    table = _table(whole, run_map.format, first.name, _needed(run_map), run_map.line)
+    is_read = False
+    for run, rows in _runs(table, run_map):
+        name = first.path if run is None else f"{first.path}:{untrusted.word(run, 'unnamed')}"
+        try:
+            yield _of_table(Log(name, _within_chart(first, run, run_map), config=config), rows, run_map)
+            is_read = True
+        except Unusable as error:
+            yield Log(name, first, fault=str(error))
+    if is_read and len(whole) < len(data):
+        yield Log(first.path, first, fault="its last line has no newline and was left out")
 
 
 def _needed(run_map: RunMap) -> set[str] | None:
     """Returns the columns that a map needs, or None for all: for a map without metrics, and for charts."""
     if not run_map.metrics or run_map.format == CHART:
         return None
-    counted = {run_map.counter(metric).column for metric in ("", *(metric.name for metric in run_map.metrics))}
-    referred = {field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"}
-    return (
-        counted | referred | {metric.tag for metric in run_map.metrics} | {run_map.seconds.removesuffix(MILLISECONDS)}
-    )
+    names = run_map.names_by_tag()
+    counted = {run_map.counter(metric).column for metric in ("", *names.values())}
+    return {*counted, *names, *run_map.references("column"), run_map.seconds.removesuffix(MILLISECONDS)}
 
 
-def _of_table(first: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
-    """Yields the runs in a table, or the name and the fault of an unusable run."""
-    if run_map.format == CHART:
-        yield from _of_chart(first, table, run_map, config)
-        return
+def _runs(table: Table, run_map: RunMap) -> Iterator[tuple[str | None, Table]]:
+    """Yields the runs in a table, with their names if there are several."""
     names = run_map.run_columns()
-    if not names:
-        yield from _attempt(first.path, first, table, run_map, config)
-        return
-    for name in names:
-        if name not in table.columns:
-            raise Unusable(f"has no column {brief(name)}, which the key run names")
-    for key, rows in table.groups(names):
-        yield from _attempt(f"{first.path}:{untrusted.word(key, 'unnamed')}", first, rows, run_map, config)
+    if run_map.format == CHART:
+        yield from _runs_of_chart(table)
+    elif names:
+        for name in names:
+            if name not in table.columns:
+                raise Unusable(f"has no column {brief(name)}, which the key run names")
+        yield from table.groups(names)
+    else:
+        yield None, table
 
 
-def _of_chart(first: Place, chart: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
+def _runs_of_chart(chart: Table) -> Iterator[tuple[str, Table]]:
     """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
-    pattern = compile_pattern(str(run_map.run[0]))
     shared = {name: column for name, column in chart.columns.items() if " - " not in name}
     runs: dict[str, dict[str, Column]] = {}
-    for name in chart.columns.keys() - shared.keys():
+    for name, column in chart.columns.items():
         run, _, tag = name.rpartition(" - ")
-        if not tag.endswith(("__MIN", "__MAX")):
-            runs.setdefault(run, {})[tag] = chart.columns[name]
+        if name not in shared and not tag.endswith(("__MIN", "__MAX")):
+            runs.setdefault(run, dict(shared))[tag] = column
     for run, columns in sorted(runs.items()):
-        name, match = f"{first.path}:{untrusted.word(run, 'unnamed')}", pattern.fullmatch(run)
-        if match is None:
-            yield name, f"its name does not match run: {run_map.run[0]}"
-            continue
-        place = first._replace(parts={**first.parts, **match.groupdict()})
-        table = chart._replace(names=(*shared, *columns), columns=shared | columns)
-        yield from _attempt(name, place, table, run_map, config)
+        yield run, chart._replace(names=tuple(columns), columns=columns)
 
 
-def _attempt(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Iterator[Log | tuple[str, str]]:
-    try:
-        yield _log(name, place, table, run_map, config)
-    except Unusable as error:
-        yield name, str(error)
+def _within_chart(place: Place, run: str | None, run_map: RunMap) -> Place:
+    """Returns a place with the named parts of a run's name in a chart. Other places stay as they are."""
+    if run is None or run_map.format != CHART:
+        return place
+    match = compile_pattern(str(run_map.run[0])).fullmatch(run)
+    if match is None:
+        raise Unusable(f"its name does not match run: {run_map.run[0]}")
+    return place._replace(parts={**place.parts, **match.groupdict()})
 
 
-def _events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
+def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     """Reads the event files of one run. If they are in several folders, tags start with the name of the subfolder."""
     common = posixpath.commonpath([untrusted.relative(place.folder, root) for place in places])
     parts: dict[str, list[Series]] = {}
-    hyperparameters: Json = {}
+    config: Json = {}
     for place in places:
         below = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
-        found, own = tensorboard.read(untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES))
-        hyperparameters |= own
-        for tag, series in found.items():
-            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(series)
+        tags, hyperparameters = tensorboard.read(place.read(root))
+        config |= hyperparameters
+        for tag, rows in tags.items():
+            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(rows)
     if not parts:
         raise Unusable("has no scalars")
-    joined = {tag: Series(*map(np.concatenate, zip(*each, strict=True))) for tag, each in parts.items()}
+    joined = {tag: series.joined(rows) for tag, rows in parts.items()}
     # Files of one folder are attempts of the same run. The time of logging orders their rows.
-    ordered = {tag: each.where(np.argsort(each.seconds, kind="stable")) for tag, each in joined.items()}
-    config = hyperparameters | dict(_config(places[0], run_map, root))
-    return _of_tags(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
+    ordered = {tag: rows.in_order() for tag, rows in joined.items()}
+    config |= _config(places[0], run_map, root)
+    return _with_steps(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
 
 
-def _of_tags(log: Log, tags: Mapping[str, Series], run_map: RunMap) -> Log:
-    """Returns a log with the series of tags that have steps of their own."""
-    metrics = {metric.tag: metric.name for metric in run_map.metrics}
-    series, order = {}, {}
-    for tag, logged in tags.items():
-        counts = _counts_beside(logged, run_map.counter(metrics.get(tag, "")).column, tags)
-        rows, kept = _counted(logged, counts, np.zeros(len(counts), bool), metrics.get(tag, ""), log, run_map)
-        if len(kept):
-            series[tag], order[tag] = rows, rows.seconds
+def _with_steps(log: Log, tags: Mapping[str, Series], run_map: RunMap, filled: np.ndarray | None = None) -> Log:
+    """Returns a log with the rows of tags or columns that have a step.
+
+    Args:
+      log: the log.
+      tags: rows by tag or column. Their steps are those of events, or numbers of rows. The entry "" is for all rows.
+      run_map: the map.
+      filled: bool[n], whether each row of a table has a number that is no counter. Events have no such array.
+    """
+    metrics, series = run_map.names_by_tag(), {}
+    columns = {metric: _counter(metric, log, run_map) for metric in ("", *metrics.values())}
+    if filled is not None and columns[""] not in tags and metrics and {*metrics.values()} <= run_map.step.keys():
+        del columns[""]
+    for tag, rows in tags.items():
+        metric = metrics.get(tag, "")
+        if metric in columns and tag != columns[metric]:
+            beside = np.zeros(len(rows.step), bool) if filled is None else filled[rows.step.astype(np.int64)]
+            counts = _counts(rows, columns[metric], tags, log, run_map)
+            counted = _counted(rows._replace(step=counts), beside, metric, log, run_map)
+            if len(counted.step):
+                series[tag] = counted
+    if filled is not None:
+        return log._replace(rows=series.pop("", log.rows), series=series)
     ends = [series[tag].step.max() for tag in metrics if tag in series]
     alike = [rows for rows in series.values() if not ends or max(ends) / 2 <= rows.step.max() <= 2 * max(ends)]
-    densest = max(alike, key=lambda rows: len(rows.step), default=log.rows)
-    return log._replace(series=series, order=order, rows=densest)
+    return log._replace(rows=max(alike, key=lambda rows: len(rows.step), default=log.rows), series=series)
 
 
-def _counted(
-    logged: Series, counts: np.ndarray, filled: np.ndarray, metric: str, log: Log, run_map: RunMap
-) -> tuple[Series, np.ndarray]:
-    """Returns the rows of a metric that count, with their steps, and their indices int[n].
+def _counter(metric: str, log: Log, run_map: RunMap) -> str:
+    """Returns the column with a metric's counter. W&B's ``_step`` counts calls of the logger."""
+    if run_map.format == WANDB and not {metric, ""} & {*run_map.step} and not run_map.examples_seen:
+        return next((name for name in log.names if name.endswith("global_step")), STEPS[WANDB])
+    return run_map.counter(metric).column
+
+
+def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, run_map: RunMap) -> np.ndarray:
+    """Returns the counter in the same events or rows, float64[n], or NaN. Raises Unusable if it is missing."""
+    if counter == "step" and run_map.format in TAGGED:
+        return rows.step
+    if counter not in tags:
+        names = ", ".join(brief(name)[1:-1] for name in log.names[:8])
+        if run_map.format in TAGGED:
+            raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
+        raise Unusable(f"has no column {counter} with the step. Its columns: {names or 'none'}")
+    ordered = tags[counter].where(np.argsort(tags[counter].step, kind="stable"))
+    if not np.isfinite(ordered.value).any():
+        raise Unusable("has no row with a step")
+    at = np.searchsorted(ordered.step, rows.step, "right") - 1
+    return np.where(ordered.step[at] == rows.step, ordered.value[at], np.nan)
+
+
+def _counted(rows: Series, filled: np.ndarray, metric: str, log: Log, run_map: RunMap) -> Series:
+    """Returns the rows of a metric that count, with training steps.
 
     NaN before a number means that the metric was not logged. So does NaN after the last number in a row with other
     numbers, unless there is no such NaN before, and the next evaluation was due by the steps between the last two.
 
     Args:
-      logged: rows. Their steps are ignored.
-      counts: float64[n], the counter of each row, or NaN.
+      rows: rows whose steps are counters, float64[n], or NaN.
       filled: bool[n], whether the rows have other numbers.
       metric: name of the metric, or an empty string.
       log: the log, for lookups.
       run_map: the map.
     """
-    rows = np.flatnonzero(np.isfinite(counts))
-    step, is_number = counters.steps(counts[rows], metric, log, run_map), ~np.isnan(logged.value[rows])
+    has_step = np.isfinite(rows.step)
+    rows, filled = rows.where(has_step), filled[has_step]
+    step, is_number = counters.steps(rows.step, metric, log, run_map), ~np.isnan(rows.value)
+    rows = rows._replace(step=step)
     numbers = np.flatnonzero(is_number)
-    if len(numbers):
-        last = step[numbers[-1]]
-        interval = last - (step[numbers[-2]] if len(numbers) > 1 else 0)
-        filled = filled[rows]
-        has_gaps = (filled & ~is_number)[: numbers[-1]].any()
-        evaluated = ~filled | ((step - last >= interval) & ~has_gaps)
-        evaluated[: numbers[-1]] = False
-        step, rows = step[is_number | evaluated], rows[is_number | evaluated]
-    return logged.where(rows)._replace(step=step), rows
+    if not len(numbers):
+        return rows
+    last = numbers[-1]
+    interval = step[last] - (step[numbers[-2]] if len(numbers) > 1 else 0)
+    has_gaps = (filled & ~is_number)[:last].any()
+    evaluated = ~filled | ((step - step[last] >= interval) & ~has_gaps)
+    evaluated[:last] = False
+    return rows.where(is_number | evaluated)
 
 
-def _counts_beside(series: Series, counter: str, tags: Mapping[str, Series]) -> np.ndarray:
-    """Returns the counter of each event, float64[n]: its step, or the scalar that was logged at the same step."""
-    if counter == "step":
-        return series.step.astype(np.float64)
-    if counter not in tags:
-        names = ", ".join(brief(tag)[1:-1] for tag in [*tags][:8])
-        raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
-    values = dict(zip(tags[counter].step.tolist(), tags[counter].value.tolist(), strict=True))
-    return np.array([values.get(step, np.nan) for step in series.step.tolist()])
-
-
-def column_names(place: Place, format: str, root: Folder) -> list[str]:
-    """Returns the names of the columns of a file, or an empty list if it cannot be read."""
+def column_names(place: Place, format: str, root: Folder) -> Strings:
+    """Returns the names of the columns of a file. Empty if it cannot be read."""
     try:
-        data = untrusted.read_bytes(place.folder / place.name, root, MOST_BYTES)
-        return list(_table(_without_cut_line(data, format, place.name), format, place.name, set()).names)
+        return _table(_without_cut_line(place.read(root), format, place.name), format, place.name, ()).names
     except (Unusable, bounds.TooLarge):
-        return []
+        return ()
 
 
-def _table(data: bytes, format: str, name: str, needed: Collection[str] | None) -> Table:
+def _table(data: bytes, format: str, name: str, needed: Collection[str] | None, line: Strings = ()) -> Table:
     """Returns a file with one row per logged step."""
     if format == "parquet":
         return tables.of_parquet(data, needed)
+    if format == TRAINER:
+        return tables.of_trainer(data, needed)
+    if format == TEXT:
+        rows, skipped = text_lines.rows(data, line)
+        if not rows:
+            raise Unusable(f"has no line like {brief(line[0])}")
+        notes = (f"{skipped:,} lines match no pattern",) if skipped else ()
+        return tables.of_rows(rows, needed)._replace(notes=notes)
     if _is_csv(format, name):
         return tables.of_csv(data, needed)
     return tables.of_json_lines(data, needed, flat=format == RAY)
@@ -237,72 +253,34 @@ def _is_csv(format: str, name: str) -> bool:
 def _without_cut_line(data: bytes, format: str, name: str) -> bytes:
     """Returns a text. Omits the last line if the run may have been killed while writing it."""
     lines, newline, last = data.rpartition(b"\n")
-    if format == "parquet" or not last.strip():
+    if format in ("parquet", TRAINER, TEXT) or not last.strip():
         return data
     if not _is_csv(format, name):
         try:
             untrusted.json_object(last, tables.LENIENT)
+            return data
         except Unusable:
-            return lines + newline
-        return data
+            pass
     return lines + newline  # a number such as 0.123 could be cut to 0.1
 
 
-def _log(name: str, place: Place, table: Table, run_map: RunMap, config: Fields) -> Log:
-    """Returns the log of one run from its rows."""
-    referred = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "column"]
-    constants = {column: _constant(column, table.columns[column]) for column in referred if column in table.columns}
-    log = Log(name, place, constants, config, table.names)
-    metrics = {metric.tag: metric.name for metric in run_map.metrics}
-    columns = {metric: _counter(metric, table.names, run_map) for metric in ("", *metrics.values())}
-    if columns[""] not in table.columns and metrics and all(metric in run_map.step for metric in metrics.values()):
-        del columns[""]
-    counts = {metric: _counts(column, table) for metric, column in columns.items()}
-    seconds = _seconds(table, run_map)
-    places = seconds if np.isfinite(seconds).all() else np.arange(len(seconds), dtype=np.float64)
-    series, order = {}, {}
-    for tag in table.columns:
-        metric = metrics.get(tag, "")
-        if metric in counts and tag != columns[metric]:
-            values, logged = table.numbers(tag, strict=bool(metric))
-            counter = np.where(logged, counts[metric], np.nan)
-            rows, kept = _counted(Series(counter, seconds, values), counter, table.filled, metric, log, run_map)
-            if len(kept):
-                series[tag], order[tag] = rows, places[kept]
-    log = log._replace(series=series, order=order)
-    if "" not in counts:
-        return log
-    rows, kept = _counted(
-        Series(counts[""], seconds, np.zeros(len(seconds))), counts[""], table.filled, "", log, run_map
-    )
-    order[""] = places[kept]
-    return log._replace(rows=rows)
-
-
-def _counter(metric: str, names: Sequence[str], run_map: RunMap) -> str:
-    """Returns the column with a metric's counter. W&B's ``_step`` counts calls of the logger."""
-    if run_map.format == WANDB and not {metric, ""} & {*run_map.step} and not run_map.examples_seen:
-        return next((name for name in names if name.endswith("global_step")), STEPS[WANDB])
-    return run_map.counter(metric).column
-
-
-def _counts(column: str, table: Table) -> np.ndarray:
-    """Returns a counter, float64[n], with NaN for rows without a step. Raises Unusable if there are no others."""
-    if column not in table.columns:
-        known = ", ".join(name if name.isprintable() else ascii(name) for name in table.names[:8]) or "none"
-        raise Unusable(f"has no column {column} with the step. Its columns: {known[:200]}")
-    counts, _ = table.numbers(column, strict=True)
-    if not np.isfinite(counts).any():
-        raise Unusable("has no row with a step")
-    return counts
-
-
-def _seconds(table: Table, run_map: RunMap) -> np.ndarray:
-    """Returns the time of each row in seconds, float64[n], or NaN if it was not logged."""
-    column = run_map.seconds.removesuffix(MILLISECONDS)
-    if column not in table.columns:
-        return np.full(len(table.line), np.nan)
-    return table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
+def _of_table(log: Log, table: Table, run_map: RunMap) -> Log:
+    """Returns the log of one run, with its rows."""
+    columns, metrics = table.columns, run_map.names_by_tag()
+    constants = {name: _constant(name, columns[name]) for name in run_map.references("column") if name in columns}
+    log = log._replace(columns=constants, config={**table.entries, **log.config}, names=table.names, notes=table.notes)
+    counters_of_rows = {_counter(metric, log, run_map) for metric in ("", *metrics.values())}
+    number = np.arange(len(table.line), dtype=np.float64)
+    seconds, column = np.full(len(number), np.nan), run_map.seconds.removesuffix(MILLISECONDS)
+    if run_map.seconds and column in columns:  # an index that pandas wrote has no name
+        seconds = table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
+    order = seconds if np.isfinite(seconds).all() else number
+    every = Series(number, seconds, np.zeros(len(number)), order)
+    tags = {}
+    for name in columns:
+        values, is_logged = table.numbers(name, strict=name in metrics or name in counters_of_rows)
+        tags[name] = every._replace(value=values).where(is_logged)
+    return _with_steps(log, {**tags, "": every}, run_map, table.filled)
 
 
 def _constant(name: str, column: Column) -> Any:
@@ -319,16 +297,13 @@ def _config(place: Place, run_map: RunMap, root: Folder) -> Fields:
     """Returns the content of the run's config file, from the run's folder or the nearest folder above."""
     if not run_map.config:
         return {}
-    folder = place.folder
-    while True:
+    for folder in place.folders(root):
         try:
             return parse_config(untrusted.read_bytes(folder / run_map.config, root, untrusted.JSON_BYTES))
         except Unusable as error:
             if "No such file" not in str(error):
                 raise Unusable(f"{run_map.config} {error}") from None
-        if folder in (root, folder.parent):
-            raise Unusable(f"has no {run_map.config} in its folder or above")
-        folder = folder.parent
+    raise Unusable(f"has no {run_map.config} in its folder or above")
 
 
 def parse_config(data: bytes) -> Fields:

@@ -1,18 +1,18 @@
 """Members: the files of each run, which are read and joined."""
 
+import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from results.bad_input import BadInput
 from results.durable import Folder
-from results.importers.runs import identity, logs, places
+from results.grouping import grouped
+from results.importers.runs import logs, places, series
 from results.importers.runs.log import Log
 from results.importers.runs.places import Place
-from results.importers.runs.run_map import TENSORBOARD, TRAINER, Reference, RunMap, fields
+from results.importers.runs.run_map import TENSORBOARD, TRAINER, Reference, RunMap
 from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings, Unusable, brief
 
@@ -37,18 +37,21 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
 
 def _across_files(found: Iterable[Log]) -> Iterator[Log]:
     """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
-    runs: dict[str, list[list[Log]]] = {}
+    runs: dict[str, list[tuple[int, str, list[Log]]]] = {}  # heaps by the last step
     for log in sorted(found, key=_extent):
-        parts = runs.setdefault(log.name.removeprefix(log.place.path), [])
-        before = [part for part in parts if _extent(part[-1])[1] < _extent(log)[0] and part[0].columns == log.columns]
-        if len(before) > 1:
-            first, second = (part[-1].name for part in before[:2])
-            raise BadInput(f"{log.name} may continue {first} or {second}. Give different runs different names.")
-        if before:
-            before[0].append(log)
-        else:
-            parts.append([log])
-    for part in sorted((part for parts in runs.values() for part in parts), key=lambda part: part[0].name):
+        start, end = _extent(log)
+        parts = runs.setdefault(repr((log.name.removeprefix(log.place.path), log.columns)), [])
+        part: list[Log] = []
+        if parts and parts[0][0] < start:
+            part = heapq.heappop(parts)[2]
+            if parts and parts[0][0] < start:
+                other = parts[0][1]
+                raise BadInput(
+                    f"{log.name} may continue {part[-1].name} or {other}. Give different runs different names."
+                )
+        part.append(log)
+        heapq.heappush(parts, (end, log.name, part))
+    for part in sorted((part for parts in runs.values() for _, _, part in parts), key=lambda part: part[0].name):
         yield _joined(part)
 
 
@@ -65,14 +68,13 @@ def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> l
         newest = {_checkpoint(place)[0]: place for place in sorted(found, key=lambda place: _checkpoint(place)[1])}
         warnings.skipped[OLDER] = len(found) - len(newest)
         found = sorted(newest.values(), key=lambda place: place.path)
-    parts = [field.name for _, field in fields(run_map) if isinstance(field, Reference) and field.origin == "path"]
-    groups: dict[Any, list[Place]] = {}
-    for place in found:
-        if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
-            key: Any = tuple(place.parts[name] for name in parts)
-        else:
-            key = places.run_folder(place, run_map.files) if run_map.format == TENSORBOARD else place.path
-        groups.setdefault(key, []).append(place)
+    if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
+        names = run_map.references("path")
+        groups = grouped(found, lambda place: repr([place.parts[name] for name in names]))
+    elif run_map.format == TENSORBOARD:
+        groups = grouped(found, lambda place: places.run_folder(place, run_map.files))
+    else:
+        return [[place] for place in found]
     return list(groups.values())
 
 
@@ -91,22 +93,21 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
       base: the imported folder.
       warnings: receives the reasons, and the numbers of skipped files and of refused runs.
     """
-    together = len(files) == 1 or run_map.format == TENSORBOARD
+    groups = [files] if run_map.format == TENSORBOARD else [[file] for file in files]
     found: list[Log] = []
     unusable = 0
-    for group in [files] if together else [[file] for file in files]:
-        content = list(logs.read(group, run_map, base))
-        runs = [log for log in content if isinstance(log, Log)]
-        faults = [fault for fault in content if not isinstance(fault, Log)]
-        for fault in faults:
-            warnings.add(*fault)
-        if faults and not runs:
+    for group in groups:
+        logs_of_group = list(logs.read(group, run_map, base))
+        faults = [log for log in logs_of_group if log.fault]
+        for log in faults:
+            warnings.add(log.name, log.fault)
+        if faults and len(faults) == len(logs_of_group):
             warnings.skipped[UNUSABLE] += len(group)
             unusable += 1
         else:
-            warnings.refused += sum(name != group[0].path for name, _ in faults)
-        found += runs
-    if together or not found:
+            warnings.refused += sum(log.name != group[0].path for log in faults)
+        found += [log for log in logs_of_group if not log.fault]
+    if len(groups) == 1 or not found:
         return found
     try:
         if unusable:
@@ -121,33 +122,28 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
 def _joined(parts: Sequence[Log]) -> Log:
     """Joins the logs in several files of one run, in the order of their steps. Raises Unusable if they disagree."""
     first = parts[0]
-    joined: dict[str, list[tuple[Series, np.ndarray]]] = {}
+    joined: dict[str, list[Series]] = {}
     offset = 0.0
     for part in sorted(parts, key=_extent):
         for name in first.columns.keys() & part.columns.keys():
             if part.columns[name] != first.columns[name]:
                 raise Unusable(f"has another value in column {brief(name)} than {part.place.path}, of the same run")
-        logged = dict(part.series)
-        if "" in part.order:
-            logged[""] = part.rows
-        for tag, rows in logged.items():
+        for tag, rows in {**part.series, "": part.rows}.items():
             earlier = joined.setdefault(tag, [])
-            copies = [other for other, _ in earlier if len(rows.step) and other.step.min() == rows.step.min()]
-            if tag and not all(identity.starts({tag: copy}, {tag: rows}) for copy in copies):
-                raise Unusable(f"has other values of {brief(tag)} than {part.place.path}, a file of the same run")
+            if earlier and len(rows.step) and earlier[-1].step.min() == rows.step.min():
+                copy = earlier.pop()
+                if tag and not copy.starts(rows):
+                    raise Unusable(f"has other values of {brief(tag)} than {part.place.path}, a file of the same run")
             if len(rows.step):
-                joined[tag] = [*earlier[: len(earlier) - len(copies)], (rows, part.order[tag] + offset)]
-        offset += max((order.max() for order in part.order.values() if len(order)), default=0.0) + 1
-    series = {
-        tag: Series(*map(np.concatenate, zip(*(rows for rows, _ in pairs), strict=True)))
-        for tag, pairs in joined.items()
-        if pairs
-    }
-    order = {tag: np.concatenate([places for _, places in pairs]) for tag, pairs in joined.items() if pairs}
-    return first._replace(rows=series.pop("", first.rows), series=series, order=order)
+                earlier.append(rows._replace(order=rows.order + offset))
+        offset += (
+            max((rows.order.max() for rows in (*part.series.values(), part.rows) if len(rows.order)), default=0.0) + 1
+        )
+    tags = {tag: series.joined(rows) for tag, rows in joined.items() if rows}
+    return first._replace(rows=tags.pop("", first.rows), series=tags)
 
 
 def _extent(log: Log) -> tuple[int, int]:
     """Returns the first and the last step of a log."""
-    steps = [rows.step for rows in log.series.values()]
-    return min((int(step.min()) for step in steps), default=0), max((int(step.max()) for step in steps), default=0)
+    steps = [step for rows in log.series.values() for step in (int(rows.step.min()), int(rows.step.max()))]
+    return min(steps, default=0), max(steps, default=0)

@@ -11,7 +11,7 @@ from results.durable import Folder
 from results.importers import untrusted
 from results.importers.runs import plain_yaml
 from results.importers.runs.log import Log
-from results.importers.runs.places import Place
+from results.importers.runs.places import MOST_BYTES, Place
 from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings, Unusable
 
@@ -23,7 +23,7 @@ JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"""
 Rows = Mapping[str, Sequence[Sequence[float | str]]]  # time in milliseconds, value and step of each metric
 
 
-def read(place: Place, root: Folder, most_bytes: int) -> Iterator[tuple[Log, Mapping[str, Series]]]:
+def read(place: Place, root: Folder) -> Iterator[tuple[Log, Mapping[str, Series]]]:
     """Yields the run in the folder of a file ``meta.yaml``, or all runs in a database, with their metrics.
 
     Runs that were deleted in MLflow are left out. The ``meta.yaml`` of an experiment holds no run.
@@ -31,7 +31,7 @@ def read(place: Place, root: Folder, most_bytes: int) -> Iterator[tuple[Log, Map
     Raises:
       Unusable: a file is damaged or too large.
     """
-    data = untrusted.read_bytes(place.folder / place.name, root, most_bytes)
+    data = place.read(root)
     try:
         if data.startswith(SQLITE):
             for name, rows, parameters in _of_database(data):
@@ -39,9 +39,9 @@ def read(place: Place, root: Folder, most_bytes: int) -> Iterator[tuple[Log, Map
             return
         meta = plain_yaml.load(data)
         if isinstance(meta, dict) and "run_id" in meta and meta.get("lifecycle_stage") != "deleted":
-            metrics = _texts(place.folder / "metrics", root, most_bytes)
+            metrics = _texts(place.folder / "metrics", root)
             rows = {name: [line.split() for line in text.splitlines()] for name, text in metrics}
-            yield _log(place.path, place, rows, dict(_texts(place.folder / "params", root, most_bytes)))
+            yield _log(place.path, place, rows, dict(_texts(place.folder / "params", root)))
     except (sqlite3.Error, TypeError, ValueError) as error:
         if isinstance(error, Unusable):
             raise
@@ -52,15 +52,15 @@ def _log(name: str, place: Place, rows: Rows, parameters: Fields) -> tuple[Log, 
     metrics = {}
     for metric, logged in rows.items():
         time, value, step = np.array(sorted(logged, key=lambda row: int(row[0])), np.float64).T
-        metrics[metric] = Series(step, time / 1000, value)
+        metrics[metric] = Series(step, time / 1000, value, time)
     return Log(name, place, {}, parameters, tuple(metrics)), metrics
 
 
-def _texts(folder: Folder, root: Folder, most_bytes: int) -> Iterator[tuple[str, str]]:
+def _texts(folder: Folder, root: Folder) -> Iterator[tuple[str, str]]:
     """Yields the name and the text of each file below a folder. Names may contain slashes."""
     for inner, names in untrusted.files(folder, ImportWarnings()):
         for name in names:
-            text = untrusted.read_bytes(inner / name, root, most_bytes).decode("utf-8", "replace")
+            text = untrusted.read_bytes(inner / name, root, MOST_BYTES).decode("utf-8", "replace")
             yield untrusted.relative(inner / name, folder), text
 
 

@@ -1,6 +1,7 @@
 """Places: finds the files of runs in a folder by a pattern with named parts, such as ``bs{batch_size}/*.csv``."""
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from results.aliases import StringMap
@@ -10,8 +11,10 @@ from results.importers import untrusted
 from results.importers.untrusted import ImportWarnings
 
 MOST_FILES = 20_000
+MOST_BYTES = 64 << 20
 HIDDEN = "hidden"  # reason to skip a file
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w*)\}|\{|\}")
+_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 class Place(NamedTuple):
@@ -29,6 +32,18 @@ class Place(NamedTuple):
     path: str
     parts: StringMap
 
+    def folders(self, root: Folder) -> Iterator[Folder]:
+        """Yields the file's folder and those above it, up to the imported folder."""
+        folder = self.folder
+        yield folder
+        while folder not in (root, folder.parent):
+            folder = folder.parent
+            yield folder
+
+    def read(self, root: Folder) -> bytes:
+        """Returns the content of the file. Raises Unusable as ``untrusted.read_bytes``."""
+        return untrusted.read_bytes(self.folder / self.name, root, MOST_BYTES)
+
 
 def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
     """Returns the files that match a pattern, sorted by path.
@@ -43,15 +58,10 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
       BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.
     """
     expression = compile_pattern(pattern)
-    if root.is_file():
-        folder, name = root.parent, root.name
-        match = expression.fullmatch(name)
-        return [Place(folder, name, name, match.groupdict())] if match else []
     found = []
-    for folder, names in untrusted.files(root, warnings):
-        inside = untrusted.relative(folder, root)
+    for folder, names in [(root.parent, [root.name])] if root.is_file() else untrusted.files(root, warnings):
         for name in names:
-            path = f"{inside}/{name}" if inside else name
+            path = untrusted.relative(folder / name, root) or name
             match = expression.fullmatch(path)
             if match and _is_hidden(path, pattern):
                 warnings.skipped[HIDDEN] += 1
@@ -85,14 +95,8 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         if before and (name or before.startswith("{")):
             raise BadInput(f"files: {pattern} has {before}{word}, but needs a fixed text between them, such as _ or -")
         before = "" if word == "**/" and not name else word
-        if word == "**/":
-            expression += "(?:.*/)?"
-        elif word == "**":
-            expression += ".*"
-        elif word == "*":
-            expression += "[^/]*"
-        elif word == "?":
-            expression += "[^/]"
+        if word in _WILDCARDS:
+            expression += _WILDCARDS[word]
         elif not name or name in names or name[0].isdigit():
             raise BadInput(f"files: {pattern} has {word}, but a named part is one name in braces, used once")
         else:

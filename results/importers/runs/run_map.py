@@ -15,7 +15,6 @@ A value is given directly, or looked up for each run: ``path:NAME`` is the part 
 values in a list are multiplied, for example the batch size per device and the number of devices.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,16 +23,18 @@ from typing import Any, NamedTuple, TypeAlias
 from results import bounds
 from results.aliases import Strings
 from results.bad_input import BadInput, check_choice, first_line, meaning, nearest
+from results.importers import untrusted
 from results.importers.recording import may_be_column
 from results.importers.runs import plain_yaml, text_lines
-from results.importers.runs.counter_names import EPOCHS as EPOCHS, kind
+from results.importers.runs.vocabulary import kind
 from results.plans.recorded import UNITS
 from results.plans.study import METRICS, Target
 
 TENSORBOARD, TRAINER, WANDB, TEXT, RAY, MLFLOW = "tensorboard", "trainer", "wandb", "text", "ray", "mlflow"
 CHART = "wandb_chart"
 FORMATS = ("csv", "jsonl", "parquet", TEXT, TENSORBOARD, TRAINER, WANDB, CHART, RAY, MLFLOW)
-WITH_CONFIG = (TENSORBOARD, TRAINER, RAY, MLFLOW)  # formats whose logs hold a config
+TAGGED = (TENSORBOARD, MLFLOW)  # formats whose tags have steps of their own, without rows
+WITH_CONFIG = (*TAGGED, TRAINER, RAY)  # formats whose logs hold a config
 MOST_BYTES = 64 << 10
 UNSTATED = "???"  # marks a value that a suggested map could not find
 # Column with the step, if the map does not state one.
@@ -42,8 +43,7 @@ TIMES = {TENSORBOARD: "wall_time", WANDB: "_timestamp", RAY: "time_total_s"}  # 
 MILLISECONDS = " / 1000"  # after the column of the key seconds
 REFERENCES = ("path", "config", "column")
 _REFERENCE = re.compile(rf"({'|'.join(REFERENCES)}):(.+)")
-_COUNTER = re.compile(r"(?P<column>.+?)(?P<plus> \+ 1)?")
-_KERAS = re.compile(r"(.*/)?epoch_")
+KERAS = re.compile(r"(.*/)?epoch_")  # tags of metrics by epoch
 PER_BATCH = "/ batch_size"  # last factor of steps per epoch that are stated as examples per epoch
 _METRIC = re.compile(r"(?P<complement>1 - )?(?P<tag>.+?)(?P<percent> / 100)?")
 
@@ -152,11 +152,18 @@ class RunMap(NamedTuple):
         """Returns the columns that identify a run in a file with several runs."""
         return [field.name for field in self.run if isinstance(field, Reference) and field.origin == "column"]
 
+    def references(self, origin: str) -> list[str]:
+        """Returns the names in all values that are looked up in the path, the config or a column."""
+        return [field.name for _, field in fields(self) if isinstance(field, Reference) and field.origin == origin]
+
+    def names_by_tag(self) -> dict[str, str]:
+        """Returns the names of the metrics by their tags."""
+        return {metric.tag: metric.name for metric in self.metrics}
+
     def counter(self, metric: str = "") -> Counter:
         """Returns the counter of a metric, or of all columns that are not metrics."""
-        if metric in self.step:
-            return self.step[metric]
-        return self.step.get("", Counter(self.examples_seen or STEPS.get(self.format, "step")))
+        default = Counter(self.examples_seen or STEPS.get(self.format, "step"))
+        return self.step.get(metric, self.step.get("", default))
 
     def factors(self, metric: str = "") -> tuple[Field, ...]:
         """Returns the values whose product is the number of steps per count. It is empty if steps are counted."""
@@ -166,13 +173,20 @@ class RunMap(NamedTuple):
 
     def in_epochs(self, metric: str = "") -> bool:
         """Returns whether a metric is logged by epoch, according to the name of its counter or, in Keras, its tag."""
-        tags = [each.tag for each in self.metrics if each.name == metric]
-        by_keras = self.format == TENSORBOARD and metric not in self.step and any(_KERAS.match(tag) for tag in tags)
-        return by_keras or kind(self.counter(metric).column) == "epochs"
+        by_keras = any(each.name == metric and KERAS.match(each.tag) for each in self.metrics)
+        if by_keras and self.format == TENSORBOARD and metric not in self.step:
+            return True
+        return kind(self.counter(metric).column) == "epochs"
 
 
 _REQUIRED: Strings = ("format", "files", "dataset", "model", "optimizer", "batch_size", "metrics")
 _TEXTS = ("files", "config", "examples_seen", "seconds", "licence", "citation")
+_MAPPINGS = {  # keys that map names, and their contents
+    "metrics": "our names to tags of the log, such as {validation_loss: eval/loss}",
+    "metaparameters": "names to values, such as {learning_rate: config:lr}",
+    "targets": "metrics to values, such as {validation_loss: 2.5}",
+}
+_CHOICES = {"format": FORMATS, "unit": UNITS}
 _LISTS = ("batch_size", "device_count", "run")  # keys with one or several values
 
 
@@ -196,14 +210,11 @@ def parse(text: str, where: str) -> RunMap:
         raise BadInput(f"{where} is not YAML ({first_line(error)}).{hint}") from None
     if not isinstance(content, dict):
         raise BadInput(f"{where} must have keys such as format and files. `import runs PATH --suggest-map` writes one.")
-    for key in content:
+    for key, value in content.items():
         if key not in RunMap._fields:
             raise BadInput(f"{where} has the unknown key {str(key)[:40]!r}; {nearest(key, RunMap._fields)}")
-    open_keys = [key for key, value in content.items() if UNSTATED in str(value)]
-    if open_keys:
-        raise BadInput(
-            f"{where}: {open_keys[0]} is still {UNSTATED}. State a value, path:NAME, config:NAME or column:NAME."
-        )
+        if UNSTATED in str(value):
+            raise BadInput(f"{where}: {key} is still {UNSTATED}. State a value, path:NAME, config:NAME or column:NAME.")
     for key in _REQUIRED:
         if content.get(key) in (None, "", {}, []):
             raise BadInput(f"{where} lacks the key {key}. `import runs PATH --suggest-map` writes a map to start from.")
@@ -214,13 +225,13 @@ def parse(text: str, where: str) -> RunMap:
 
 
 def _value(key: str, value: Any) -> Any:
+    if key in _MAPPINGS and not isinstance(value, dict):
+        raise BadInput(f"{key} must map {_MAPPINGS[key]}")
     if key == "metrics":
-        return _metrics(value)
+        return tuple(_metric(name, tag) for name, tag in value.items())
     if key == "metaparameters":
-        return _metaparameters(value)
+        return {str(name): _metaparameter(str(name), each) for name, each in value.items()}
     if key == "targets":
-        if not isinstance(value, dict):
-            raise BadInput("targets must map metrics to values, such as {validation_loss: 2.5}")
         return tuple(Target(str(name), _number(f"targets.{name}", each)) for name, each in value.items())
     if key in _LISTS:
         factors = value if isinstance(value, list) else [value]
@@ -234,17 +245,14 @@ def _value(key: str, value: Any) -> Any:
         for pattern in patterns:
             text_lines.compile_pattern(pattern)
         return patterns
-    if key == "format":
-        check_choice("format", value, FORMATS)
-    elif key == "unit":
-        check_choice("unit", value, UNITS)
-    elif key in _TEXTS:
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise BadInput(f"{key} must be a text, not {value!r:.60}")
-        return str(value)
-    else:
+    if key in _CHOICES:
+        check_choice(key, value, _CHOICES[key])
+        return value
+    if key not in _TEXTS:
         return _field(key, value)
-    return value
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise BadInput(f"{key} must be a text, not {value!r:.60}")
+    return str(value)
 
 
 def _by_metric(key: str, value: Any) -> dict[str, Any]:
@@ -265,16 +273,17 @@ def _epoch_factors(value: Any) -> tuple[Field, ...]:
 
 
 def _counter(value: Any) -> Counter:
-    match = _COUNTER.fullmatch(str(value))
-    if match is None:
+    column = str(value).removesuffix(" + 1")
+    if not column:
         raise BadInput(f"step must be a column, or a column by metric, not {value!r:.60}")
-    return Counter(match["column"].strip(), 1 if match["plus"] else 0)
+    return Counter(column.strip(), int(column != str(value)))
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = untrusted.number(value)
+    if number is None:
         raise BadInput(f"{key} must be a number, not {value!r:.60}")
-    return float(value)
+    return number
 
 
 def _field(key: str, value: Any) -> Field:
@@ -287,26 +296,18 @@ def _field(key: str, value: Any) -> Field:
     return value
 
 
-def _metrics(value: Any) -> tuple[Metric, ...]:
-    if not isinstance(value, dict):
-        raise BadInput("metrics must map our names to tags of the log, such as {validation_loss: eval/loss}")
-    found = []
-    for name, tag in value.items():
-        check_choice("metric", name, METRICS)
-        match = _METRIC.fullmatch(str(tag))
-        if match is None:
-            raise BadInput(f"metrics.{name} must be a tag of the log, not {tag!r:.60}")
-        found.append(Metric(name, match["tag"].strip(), match["complement"] is not None, match["percent"] is not None))
-    return tuple(found)
+def _metric(name: str, tag: Any) -> Metric:
+    check_choice("metric", name, METRICS)
+    match = _METRIC.fullmatch(str(tag))
+    if match is None:
+        raise BadInput(f"metrics.{name} must be a tag of the log, not {tag!r:.60}")
+    return Metric(name, match["tag"].strip(), match["complement"] is not None, match["percent"] is not None)
 
 
-def _metaparameters(value: Any) -> dict[str, Field]:
-    if not isinstance(value, dict):
-        raise BadInput("metaparameters must map names to values, such as {learning_rate: config:lr}")
-    for name in value:
-        if not may_be_column(str(name)):
-            raise BadInput(f"metaparameters has {str(name)[:40]!r}, which cannot be the name of a column")
-    return {str(name): _field(f"metaparameters.{name}", each) for name, each in value.items()}
+def _metaparameter(name: str, value: Any) -> Field:
+    if not may_be_column(name):
+        raise BadInput(f"metaparameters has {name[:40]!r}, which cannot be the name of a column")
+    return _field(f"metaparameters.{name}", value)
 
 
 def _check(run_map: RunMap) -> RunMap:
@@ -325,7 +326,7 @@ def _check(run_map: RunMap) -> RunMap:
                 raise BadInput(f"{key} is {field}, but files has no {{{field.name}}}. It has: {known}.")
             if field.origin == "config" and not run_map.config and run_map.format not in WITH_CONFIG:
                 raise BadInput(f"{key} is {field}, but the key config does not name a file")
-            if field.origin == "column" and run_map.format in (TENSORBOARD, MLFLOW):
+            if field.origin == "column" and run_map.format in TAGGED:
                 format = "TensorBoard" if run_map.format == TENSORBOARD else "MLflow"
                 raise BadInput(f"{key} is {field}, but {format} logs have no columns. Use path: or config:.")
     if run_map.unit == "tokens" and run_map.sequence_length is None:

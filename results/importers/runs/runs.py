@@ -3,24 +3,26 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from results.aliases import Fields, Json, Strings
 from results.bad_input import BadInput, number_of
+from results.grouping import grouped
 from results.importers import recording, untrusted
 from results.importers.recording import Content
 from results.importers.runs import counters, series as logged
 from results.importers.runs.log import Log, integer, look_up, number, product, word
 from results.importers.runs.run_map import Metric, RunMap
-from results.importers.runs.series import Series
+from results.importers.runs.series import NO_ROWS, Series
 from results.importers.untrusted import Unusable, brief
 from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
-from results.plans.study import SHARES, Target
+from results.plans.study import SHARES
 from results.plans.trial_request import TrialRequest
 
+Key: TypeAlias = tuple[tuple[str, float], ...]  # names and values
 DETAILS_RAW = "raw"  # key in details: metrics were not averaged
 
 
@@ -29,9 +31,7 @@ class Run(NamedTuple):
 
     Attributes:
       name: name for display.
-      dataset, model, optimizer: names.
-      batch_size: global batch size.
-      sequence_length: tokens per sequence, if given.
+      study: its study, without trials.
       seed: seed of the run, if given.
       metaparameters: values that were tuned, by name.
       steps: the last logged step.
@@ -45,11 +45,7 @@ class Run(NamedTuple):
     """
 
     name: str
-    dataset: str
-    model: str
-    optimizer: str
-    batch_size: int
-    sequence_length: int | None
+    study: Recorded
     seed: int | None
     metaparameters: Mapping[str, float]
     steps: int
@@ -64,9 +60,24 @@ class Run(NamedTuple):
     notes: Strings
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def batch_size(self) -> int:
+        """The global batch size."""
+        return self.study.batch_size
+
+    @property
+    def ending(self) -> str:
+        """The status and the reason, for display."""
+        return f"{self.status}({self.reason})" if self.reason else self.status
+
+    @property
+    def key(self) -> Key:
         """The values that identify a trial if runs are imported again."""
-        return self.seed, tuple(sorted(self.metaparameters.items()))
+        return key_of({**self.metaparameters, "seed": self.seed})
+
+
+def key_of(values: Mapping[str, float | None]) -> Key:
+    """Returns a seed and metaparameters, sorted by name. Those that are not stated are left out."""
+    return tuple(sorted((name, value) for name, value in values.items() if value is not None))
 
 
 def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
@@ -78,27 +89,26 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
     counters.check(log, run_map)
-    ordered = {**log.series, "": log.rows}
     if log.series:
-        ordered = dict(logged.oldest_first(ordered))
-    log = log._replace(rows=ordered.pop(""), series=ordered)
-    notes = [*log.notes]
-    metrics, whole, left_out, smooth = {}, {}, Counter[str](), []
-    for metric in run_map.metrics:
-        if metric.tag not in log.series:
-            continue
-        whole[metric.name] = _as_error(log.series[metric.tag], metric)
-        rows, others = logged.without_restarts(whole[metric.name])
-        left_out.update(others)
-        rows, was_averaged = (rows, False) if raw else logged.averaged(rows)
-        if was_averaged:
-            smooth.append(metric.name)
-        metrics[metric.name] = rows
-    if not metrics:
+        ordered = dict(logged.oldest_first({**log.series, "": log.rows}))
+        log = log._replace(rows=ordered.pop(""), series=ordered)
+    logged_metrics = [metric for metric in run_map.metrics if metric.tag in log.series]
+    whole = {metric.name: _as_error(log.series[metric.tag], metric) for metric in logged_metrics}
+    if not whole:
         names = ", ".join(brief(name)[1:-1] for name in log.names[:8]) or "no columns"
-        wanted = " or ".join(metric.tag for metric in run_map.metrics)
-        raise Unusable(f"has no {wanted}. It has {names}")
-    notes += [f"{number_of(count, 'row')} {reason} left out" for reason, count in left_out.items()]
+        raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {names}")
+    metrics, left_out, smooth = {}, Counter[str](), []
+    for name, every in whole.items():
+        metrics[name], others = logged.without_restarts(every)
+        left_out.update(others)
+        if not raw:
+            metrics[name], was_averaged = logged.averaged(metrics[name])
+            if was_averaged:
+                smooth.append(name)
+    notes = [
+        *log.notes,
+        *(f"{number_of(count, 'row')} {reason} left out" for reason, count in left_out.items() if count),
+    ]
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
     rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda each: len(each.step))
@@ -111,11 +121,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         notes.append("seconds per step include evaluations")
     return Run(
         name=log.name,
-        dataset=word(run_map.dataset, log),
-        model=word(run_map.model, log),
-        optimizer=word(run_map.optimizer, log),
-        batch_size=_batch_size(log, run_map),
-        sequence_length=integer("sequence_length", run_map.sequence_length, log, 1),
+        study=_study(log, run_map, raw=raw),
         seed=integer("seed", run_map.seed, log, 0, 2**32 - 1),
         metaparameters={name: number(name, field, log) for name, field in run_map.metaparameters.items()},
         steps=steps,
@@ -157,7 +163,7 @@ def _ending(
     if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
         return "INFEASIBLE", None
     stated = [target for target in run_map.targets if target.metric in metrics]
-    if stated and all(_reaches(metrics[target.metric], target) for target in stated):
+    if stated and all(target.reached(metrics[target.metric].value).any() for target in stated):
         return "COMPLETE", None
     budget = integer("budget", run_map.budget, log, 1)
     logged_at = np.unique(rows.step)
@@ -167,27 +173,20 @@ def _ending(
     return "COMPLETE", None
 
 
-def _reaches(rows: Series, target: Target) -> bool:
-    return bool(target.reached(rows.value).any())
-
-
 def _seconds(log: Log, run_map: RunMap, rows: Series) -> tuple[float | None, bool]:
     """Returns the seconds per step, and whether they include evaluations because every row is an evaluation."""
-    own = [
-        log.series[metric.tag].step
-        for metric in run_map.metrics
-        if metric.tag in log.series and not metric.name.startswith("train_")
-    ]
+    names = run_map.names_by_tag()
+    own = [log.series[tag].step for tag in names if tag in log.series and not names[tag].startswith("train_")]
     sparse = [step for step in own if len(step) < len(rows.step) / 2 or len(own) == len(run_map.metrics)]
-    evaluations = np.unique(np.concatenate(sparse)) if sparse else np.zeros(0, np.int64)
+    evaluations = np.unique(np.concatenate([NO_ROWS.step, *sparse]))
     if len(rows.step) and np.isin(rows.step, evaluations).all():
-        seconds = logged.seconds_per_step(rows, evaluations[:0])
+        seconds = logged.seconds_per_step(rows, NO_ROWS.step)
         return seconds, seconds is not None
     return logged.seconds_per_step(rows, evaluations), False
 
 
-def _batch_size(log: Log, run_map: RunMap) -> int:
-    """Returns the batch size. Raises BadInput for tokens that are not a multiple of the sequence length."""
+def _study(log: Log, run_map: RunMap, *, raw: bool) -> Recorded:
+    """Returns the study of a run. Raises BadInput for tokens that are not a multiple of the sequence length."""
     batch_size = product("batch_size", run_map.batch_size, log)
     length = integer("sequence_length", run_map.sequence_length, log, 1)
     if run_map.unit == "tokens" and length and batch_size % length:
@@ -196,81 +195,61 @@ def _batch_size(log: Log, run_map: RunMap) -> int:
             f"{log.name}: unit: tokens needs a batch_size in tokens, but {batch_size:,} is not a multiple of "
             f"sequence_length {length:,}. If it counts sequences, state batch_size: [{factors}]."
         )
-    return batch_size
-
-
-def studies(runs: Sequence[Run], run_map: RunMap, *, raw: bool) -> list[tuple[Recorded, list[Run]]]:
-    """Groups runs into studies. The runs of a study differ only in their seeds and metaparameters."""
-    found: dict[str, tuple[Recorded, list[Run]]] = {}
-    for run in runs:
-        study = _study(run, run_map, raw=raw)
-        found.setdefault(study.name, (study, []))[1].append(run)
-    ordered = sorted(found.values(), key=lambda each: (each[0].slug.rpartition("-")[0], each[0].batch_size))
-    return [(study.with_request(TrialRequest(len(members))), members) for study, members in ordered]
-
-
-def _study(run: Run, run_map: RunMap, *, raw: bool) -> Recorded:
+    details = {DETAILS_RAW: raw, "licence": run_map.licence, "citation": run_map.citation}
     return Recorded(
         RUNS,
-        run.dataset,
-        run.model,
-        run.optimizer,
-        run.batch_size,
+        word(run_map.dataset, log),
+        word(run_map.model, log),
+        word(run_map.optimizer, log),
+        batch_size,
         SearchSpace({}),
-        _details(run_map, raw=raw),
+        {name: value for name, value in details.items() if value},
         0,
         unit=run_map.unit,
-        sequence_length=run.sequence_length,
+        sequence_length=length,
         targets=run_map.targets,
     )
 
 
-def _details(run_map: RunMap, *, raw: bool) -> Fields:
-    details: Json = {}
-    if raw:
-        details[DETAILS_RAW] = True
-    stated = {"licence": run_map.licence, "citation": run_map.citation}
-    return details | {name: value for name, value in stated.items() if value}
+def studies(runs: Sequence[Run]) -> list[tuple[Recorded, list[Run]]]:
+    """Groups runs into studies. The runs of a study differ only in their seeds and metaparameters."""
+    groups = grouped(runs, lambda run: run.study.name).values()
+    ordered = sorted(groups, key=lambda members: (members[0].study.slug.rpartition("-")[0], members[0].batch_size))
+    return [(members[0].study.with_request(TrialRequest(len(members))), members) for members in ordered]
 
 
 def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
     """Returns the tables of a study, given its runs by trial number."""
-    runs = list(numbered.items())
-    names = dict.fromkeys(name for run in numbered.values() for name in run.metaparameters)
-    trials: Json = {
-        "trial": [number for number, _ in runs],
-        "seed": [run.seed for _, run in runs],
-        "status": [run.status for _, run in runs],
-        "reason": [run.reason for _, run in runs],
-        "steps": [run.steps for _, run in runs],
-    }
-    trials |= {name: [run.metaparameters.get(name) for _, run in runs] for name in names}
-    return Content(study, trials, _measurements(numbered), _about(list(numbered.values())))
+    runs = list(numbered.values())
+    names = dict.fromkeys(name for run in runs for name in run.metaparameters)
+    trials: Json = {"trial": list(numbered)}
+    trials |= {name: [getattr(run, name) for run in runs] for name in ("seed", "status", "reason", "steps")}
+    trials |= {name: [run.metaparameters.get(name) for run in runs] for name in names}
+    return Content(study, trials, _measurements(numbered), _about(runs))
 
 
 def _measurements(numbered: Mapping[int, Run]) -> Fields:
     metrics = dict.fromkeys(name for run in numbered.values() for name in run.metrics)
     columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
     for trial, run in numbered.items():
-        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()]))
-        columns["trial"] += np.full(len(steps), trial).tolist()
-        columns["step"] += steps.tolist()
+        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()])).tolist()
+        columns["trial"] += [trial for _ in steps]
+        columns["step"] += steps
         for name in metrics:
-            own = run.metrics.get(name)
-            values = dict(zip(own.step.tolist(), own.value.tolist(), strict=True)) if own is not None else {}
-            columns[name] += [values.get(step) for step in steps.tolist()]
+            rows = run.metrics.get(name, NO_ROWS)
+            values = dict(zip(rows.step.tolist(), rows.value.tolist(), strict=True))
+            columns[name] += [values.get(step) for step in steps]
     return columns
 
 
 def _about(runs: Sequence[Run]) -> Fields:
     """Returns the columns about the machine: the devices of most runs, and the times of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
-    kind, count = max(dict.fromkeys(devices), key=devices.count)
-    times = [run.seconds for run, own in zip(runs, devices, strict=True) if own == (kind, count) and run.seconds]
+    kind, count = Counter(devices).most_common(1)[0][0]
+    times = [run.seconds for run in runs if (run.device_kind, run.device_count) == (kind, count) and run.seconds]
     about: Json = {"device_kind": kind, "device_count": count}
     if times and count:
-        steps = sum(run.steps for run in runs)
-        seconds = float(np.median(times))
+        steps, seconds = sum(run.steps for run in runs), float(np.median(times))
         about |= {
             "emulated": False,
             "lanes": 1,

@@ -1,6 +1,6 @@
 """Series: a logged metric of a run, without repeated steps and averaged over windows, and seconds per step."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +23,40 @@ class Series(NamedTuple):
       step: int64[n], steps.
       seconds: float64[n], time in seconds, or NaN if it was not logged.
       value: float64[n], values.
+      order: float64[n], places in the log: rows of a table, or times of events.
     """
 
     step: np.ndarray
     seconds: np.ndarray
     value: np.ndarray
+    order: np.ndarray
 
     def where(self, kept: np.ndarray) -> "Series":
         """Returns the rows selected by a mask or by indices."""
-        return Series(self.step[kept], self.seconds[kept], self.value[kept])
+        return Series(*(column[kept] for column in self))
+
+    def in_order(self) -> "Series":
+        """Returns the rows in the order of the log."""
+        return self.where(np.argsort(self.order, kind="stable"))
+
+    def starts(self, longer: "Series") -> bool:
+        """Returns whether all rows are equal to the first rows of another series."""
+        return self.shared(longer) == len(self.step)
+
+    def shared(self, other: "Series") -> int:
+        """Returns the number of equal rows at the start of two series."""
+        n = min(len(self.step), len(other.step))
+        missing = np.isnan(self.value[:n]) & np.isnan(other.value[:n])
+        equal = (self.step[:n] == other.step[:n]) & ((self.value[:n] == other.value[:n]) | missing)
+        return n if equal.all() else int(np.argmin(equal))
+
+
+NO_ROWS = Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def joined(parts: Iterable[Series]) -> Series:
+    """Returns the rows of several series, in their order."""
+    return Series(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def oldest_first(log: Mapping[str, Series]) -> Mapping[str, Series]:
@@ -58,8 +83,7 @@ def without_restarts(series: Series) -> tuple[Series, Mapping[str, int]]:
     ordered = series.where(~stray)
     first_after = np.minimum.accumulate(ordered.step[::-1])[::-1]  # the smallest step from this row on
     kept = np.append(ordered.step[:-1] < first_after[1:], True)
-    counts = {RESTART: int((~kept).sum()), STRAY: int(stray.sum())}
-    return ordered.where(kept), {reason: count for reason, count in counts.items() if count}
+    return ordered.where(kept), {RESTART: int((~kept).sum()), STRAY: int(stray.sum())}
 
 
 def _stray(step: np.ndarray) -> np.ndarray:
@@ -99,9 +123,8 @@ def averaged(series: Series) -> tuple[Series, bool]:
     if window[-1] + 1 > FEW * len(series.step):  # logged at steps that grow like the windows
         return series, False
     counts = np.bincount(window)
-    means = (np.bincount(window, each) / counts for each in (series.step, series.seconds, series.value))
-    step, seconds, value = means
-    return Series(np.rint(step).astype(np.int64), seconds, value), True
+    means = Series(*(np.bincount(window, column) / counts for column in series))
+    return means._replace(step=np.rint(means.step).astype(np.int64)), True
 
 
 def is_dense(step: np.ndarray) -> bool:

@@ -3,7 +3,6 @@
 You can review and edit every line of the suggested map before importing anything.
 """
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,9 @@ import numpy as np
 import yaml
 
 from results import durable
-from results.aliases import Fields
 from results.bad_input import BadInput
 from results.durable import Folder
 from results.importers import untrusted
-from results.importers.recording import may_be_column
 from results.importers.runs import (
     importer,
     layout as layouts,
@@ -28,48 +25,28 @@ from results.importers.runs import (
     vocabulary,
 )
 from results.importers.runs.layout import Layout
-from results.importers.runs.log import Log
 from results.importers.runs.run_map import (
-    CHART,
-    MLFLOW,
+    KERAS,
+    TAGGED,
     TENSORBOARD,
     TEXT,
     TIMES,
     TRAINER,
     UNSTATED,
     Counter,
+    Metric,
     RunMap,
 )
 from results.importers.runs.series import Series
 from results.importers.untrusted import ImportWarnings
 
 TABLES = ("csv", "jsonl", "parquet")
-WITHOUT_COLUMNS = (TENSORBOARD, TRAINER, MLFLOW)
+WITHOUT_COLUMNS = (*TAGGED, TRAINER)
 MANY_SEQUENCES = 64  # a batch size of at least this many sequence lengths probably counts tokens
 LOOKED_AT = 3  # runs that are read for tags and columns
-BY_EPOCH = re.compile(r"(1 - )?(.*/)?epoch_")  # tags of Keras
 IGNORED = re.compile(r"(?<![a-z])(?:hparam|min|max|best|lr)(?![a-z])")  # tags that are not a metric of a step
 TUNED = ("learning_rate", "weight_decay", "momentum")
 ORDER = [f"{split}_{kind}" for split in vocabulary.SPLIT_NAMES for kind in ("loss", "error")]
-
-
-@dataclasses.dataclass
-class Found:
-    """The contents of some runs.
-
-    Attributes:
-      layout: where the logs are.
-      logs: the logs of some runs. Empty if no column is named like a step.
-      columns: names of columns.
-      entries: entries of a config file, or values that the logs hold.
-      lines: patterns of the lines of a text log.
-    """
-
-    layout: Layout
-    logs: Sequence[Log]
-    columns: Sequence[str]
-    entries: Fields
-    lines: Sequence[str]
 
 
 def suggest(path: Folder, out: Path) -> list[str]:
@@ -88,28 +65,26 @@ def suggest(path: Folder, out: Path) -> list[str]:
     return lines
 
 
-def _look(path: Folder) -> Found:
+def _look(path: Folder) -> Layout:
     root = path.parent if path.is_file() else path
     layout = layouts.find(path, root)
-    format = layout.format
     columns, lines = list[str](), list[str]()
     for place in layout.places[:LOOKED_AT]:
-        if format == TEXT:
-            data = untrusted.read_bytes(place.folder / place.name, root, logs.MOST_BYTES)
-            lines = lines or line_patterns.suggest(data)
+        if layout.format == TEXT:
+            lines = lines or line_patterns.suggest(place.read(root))
             columns = re.findall(r"\{(\w+)\}", "".join(lines))
-        elif format not in WITHOUT_COLUMNS:
-            columns += [name.rpartition(" - ")[2] for name in logs.column_names(place, format, root)]
+        elif layout.format not in WITHOUT_COLUMNS:
+            columns += [name.rpartition(" - ")[2] for name in logs.column_names(place, layout.format, root)]
     columns = [name for name in columns if not name.startswith("config/")]  # Ray's copy of params.json
     step = vocabulary.first(f"{vocabulary.STEPS} {vocabulary.EPOCHS}", columns)
-    run_map = RunMap(format, layout.pattern, "", "", "", (), (), (layout.run,), layout.config, line=tuple(lines))
+    run_map = RunMap(layout.format, layout.pattern, "", "", "", (), (), (layout.run,), layout.config, line=tuple(lines))
     if step:
         run_map = run_map._replace(step={"": Counter(step)})
     read = list(itertools.islice(members.logs_of_runs(path, run_map, ImportWarnings()), LOOKED_AT))
-    entries = vocabulary.flat(read[0].config) if read else {}
-    if format == TRAINER and layout.config:
+    entries = vocabulary.entries_of(read[0].config) if read else {}
+    if layout.format == TRAINER and layout.config:
         entries.pop("train_batch_size", None)  # of trainer_state.json: it is per device
-    return Found(layout, read, columns, {**entries, **layout.entries}, lines)
+    return layout._replace(logs=read, columns=columns, entries={**entries, **layout.entries}, lines=lines)
 
 
 def _targets(lines: Sequence[str], path: Folder) -> list[str]:
@@ -131,54 +106,45 @@ def _targets(lines: Sequence[str], path: Folder) -> list[str]:
     return [f"targets: {{{metric}: {np.ceil(value / unit) * unit:.2g}}}  # a proposal: every batch size reaches it"]
 
 
-def as_yaml(found: Found) -> list[str]:
+def as_yaml(layout: Layout) -> list[str]:
     """Returns the lines of a map."""
-    layout = found.layout
-    series = {tag: rows for log in found.logs for tag, rows in log.series.items()}
-    metrics = _metrics(series or dict.fromkeys(found.columns))
-    tuned = {name: _origin(name, found) for name in TUNED if may_be_column(name)}
+    series = {tag: rows for log in layout.logs for tag, rows in log.series.items()}
+    metrics = _metrics(series or dict.fromkeys(layout.columns))
+    origins = {name: _origin(name, layout) for name in TUNED}
+    tuned = ", ".join(f"{name}: {origin}" for name, origin in origins.items() if origin)
     keys = {
         "format": layout.format,
         "files": _quoted(layout.pattern),
         "config": layout.config and _quoted(layout.config),
-        "line": found.lines and _quoted(found.lines),
-        **(_epochs(found, metrics) if layout.format in (TENSORBOARD, MLFLOW) else _columns(found)),
+        "line": layout.lines and _quoted(layout.lines),
+        **(_epochs(layout, metrics) if layout.format in TAGGED else _columns(layout)),
         "dataset": "my_data  # change it",
         "model": "my_model  # change it",
-        "optimizer": _origin("optimizer", found) or f"{UNSTATED}  # such as adamw",
-        **_batch_size(found),
-        "seed": _origin("seed", found),
-        "metaparameters": ", ".join(f"{name}: {origin}" for name, origin in tuned.items() if origin),
-        "budget": _references([vocabulary.count(vocabulary.BUDGETS, found.entries)]),
-        "device_count": _references(vocabulary.device_factors(found.entries)),
+        "optimizer": _origin("optimizer", layout) or f"{UNSTATED}  # such as adamw",
+        **_batch_size(layout),
+        "seed": _origin("seed", layout),
+        "metaparameters": tuned and f"{{{tuned}}}",
+        "budget": _references(vocabulary.count(vocabulary.BUDGETS, layout.entries)),
+        "device_count": _references(*vocabulary.device_factors(layout.entries)),
     }
-    if keys["metaparameters"]:
-        keys["metaparameters"] = f"{{{keys['metaparameters']}}}"
-    in_words = [f"  {name}: {_quoted(metrics[name])}" for name in ORDER if name in metrics]
+    in_words = [f"  {name}: {_quoted(str(metrics[name]))}" for name in ORDER if name in metrics]
     in_words = in_words or [f"  validation_loss: {UNSTATED}  # a tag or column of the log"]
     text = "\n".join(f"{key}: {value}" for key, value in keys.items() if value)
     return [*text.splitlines(), "metrics:", *in_words]
 
 
-def _columns(found: Found) -> dict[str, str]:
+def _columns(layout: Layout) -> dict[str, str]:
     """Returns the keys about the columns of runs, steps and times."""
-    format = found.layout.format
-    if format == TRAINER:
+    if layout.format == TRAINER:
         return {}
-    run = vocabulary.first(vocabulary.RUNS, found.columns)
-    step = vocabulary.first(vocabulary.STEPS, found.columns)
-    examples = vocabulary.first(vocabulary.EXAMPLES_SEEN, found.columns)
-    epoch = vocabulary.first(vocabulary.EPOCHS, found.columns)
-    seconds = vocabulary.first(vocabulary.TIMES, found.columns)
-    keys = {"run": "", "step": _quoted(step)}
-    if format == CHART:
-        keys["run"] = _quoted(found.layout.run)
-    elif run and format in TABLES:
+    kinds = (vocabulary.RUNS, vocabulary.STEPS, vocabulary.EXAMPLES_SEEN, vocabulary.EPOCHS, vocabulary.TIMES)
+    run, step, examples, epoch, seconds = (vocabulary.first(words, layout.columns) for words in kinds)
+    keys = {"run": layout.run and _quoted(layout.run), "step": _quoted(step)}
+    if run and layout.format in TABLES:
         keys["run"] = _quoted(f"column:{run}")
-    elif len(found.layout.places) == 1 and format in TABLES:
-        origins = [_origin(name, found) for name in ("batch_size", "seed", *TUNED)]
-        keys["run"] = f"[{', '.join(origin for origin in origins if 'column:' in origin)}]"
-        keys["run"] = keys["run"].replace("[]", "")
+    elif len(layout.places) == 1 and layout.format in TABLES:
+        origins = [_origin(name, layout) for name in ("batch_size", "seed", *TUNED)]
+        keys["run"] = f"[{', '.join(origin for origin in origins if 'column:' in origin)}]".replace("[]", "")
     if step == "_step":
         keys["step"] = f"{step}  # counts the calls of the logger: take a column with training steps"
     elif examples and not step:
@@ -188,26 +154,25 @@ def _columns(found: Found) -> dict[str, str]:
         keys["step"] = f"{UNSTATED}  # a column with training steps"
         if epoch:
             keys["step"] += f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size"
-    if seconds and seconds != TIMES.get(format):
+    if seconds and seconds != TIMES.get(layout.format):
         keys["seconds"] = _quoted(seconds)
     return keys
 
 
-def _epochs(found: Found, metrics: Mapping[str, str]) -> dict[str, str]:
+def _epochs(layout: Layout, metrics: Mapping[str, Metric]) -> dict[str, str]:
     """Returns the keys about metrics that are logged by epoch: they end long before the others."""
-    ends = [{tag: int(rows.step[-1]) for tag, rows in log.series.items()} for log in found.logs]
-    longest = max(ends, key=lambda steps: max(steps.values()), default={})
-    tags = {name: tag.removeprefix("1 - ").removesuffix(" / 100") for name, tag in metrics.items()}
-    last = max(longest, key=lambda tag: longest[tag], default="")
-    keras = {name: tag for name, tag in tags.items() if BY_EPOCH.match(tag) and found.layout.format == TENSORBOARD}
-    sparse = keras or {name: tag for name, tag in tags.items() if longest.get(tag, np.inf) * 2 < longest[last]}
-    if not sparse:
+    log = max(layout.logs, key=lambda log: max(rows.step[-1] for rows in log.series.values()), default=None)
+    ends = {tag: int(rows.step[-1]) for tag, rows in log.series.items()} if log else {}
+    last = max(ends, key=lambda tag: ends[tag], default="")
+    tags = {name: metric.tag for name, metric in metrics.items()}
+    keras = {name: tag for name, tag in tags.items() if KERAS.match(tag) and layout.format == TENSORBOARD}
+    sparse = keras or {name: tag for name, tag in tags.items() if ends.get(tag, np.inf) * 2 < ends[last]}
+    if log is None or not sparse:
         return {}
-    series = found.logs[ends.index(longest)].series
-    starts = [f"{name}: step + 1" for name, tag in sparse.items() if series[tag].step[0] == 0]
+    starts = [f"{name}: step + 1" for name, tag in sparse.items() if log.series[tag].step[0] == 0]
     tag = next(iter(sparse.values()))
-    ratio = longest[last] / max(longest[tag] + len(starts) / len(sparse), 1)
-    hint = f"{last} ends at step {longest[last]}, and {tag} at {longest[tag]}: about {ratio:.4g} steps each"
+    ratio = ends[last] / max(ends[tag] + len(starts) / len(sparse), 1)
+    hint = f"{last} ends at step {ends[last]}, and {tag} at {ends[tag]}: about {ratio:.4g} steps each"
     if keras:
         hint = "Keras counts epochs"
     factors = "".join(f"\n  {name}: {UNSTATED}" for name in sparse)
@@ -217,60 +182,56 @@ def _epochs(found: Found, metrics: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _origin(name: str, found: Found) -> str:
+def _origin(name: str, layout: Layout) -> str:
     """Returns the origin of a value: the path, a column or the config. Empty if it is not found."""
-    if name in found.layout.parts:
+    if f"{{{name}}}" in layout.pattern + layout.run:
         return f"path:{name}"
-    column = vocabulary.first(vocabulary.NAMES[name], found.columns)
+    column = vocabulary.first(vocabulary.NAMES[name], layout.columns)
     if column:
         return _quoted(f"column:{column}")
-    numbers = {key: value for key, value in found.entries.items() if untrusted.numeric(value) is not None}
-    key = vocabulary.key(vocabulary.NAMES[name], found.entries if name == "optimizer" else numbers)
-    return _reference(key)
+    numbers = {key: value for key, value in layout.entries.items() if untrusted.numeric(value) is not None}
+    key = vocabulary.key(vocabulary.NAMES[name], layout.entries if name == "optimizer" else numbers)
+    return _references(key)
 
 
-def _batch_size(found: Found) -> dict[str, str]:
+def _batch_size(layout: Layout) -> dict[str, str]:
     """Returns the keys about the global batch size, or its factors, and about its unit."""
-    factors, remark = vocabulary.batch_factors(found.entries)
-    value = _origin("batch_size", found)
-    if len(factors) > 1 or value in ("", *map(_reference, found.entries)):
-        value = _references(factors) or UNSTATED
+    factors, remark = vocabulary.batch_factors(layout.entries)
+    value = _origin("batch_size", layout)
+    if len(factors) > 1 or value in ("", *map(_references, layout.entries)):
+        value = _references(*factors) or UNSTATED
     else:
         remark = ""  # a path or a column
     if value == UNSTATED:
         remark = remark or "the number, path:NAME, config:NAME or column:NAME"
     keys = {"batch_size": f"{value}  # {remark}" if remark else value}
-    length = vocabulary.count(vocabulary.SEQUENCES, found.entries)
+    length = vocabulary.count(vocabulary.SEQUENCES, layout.entries)
     if length:
-        size = untrusted.numeric(found.entries.get(value.removeprefix("config:"))) or 0
-        whole, rest = divmod(size, untrusted.numeric(found.entries[length]) or 1)
+        size = untrusted.numeric(layout.entries.get(value.removeprefix("config:"))) or 0
+        whole, rest = divmod(size, untrusted.numeric(layout.entries[length]) or 1)
         unit = "tokens" if "token" in value or (not rest and whole >= MANY_SEQUENCES) else "sequences"
-        keys |= {"unit": f"{unit}  # of the batch size: sequences or tokens", "sequence_length": _reference(length)}
+        keys |= {"unit": f"{unit}  # of the batch size: sequences or tokens", "sequence_length": _references(length)}
     return keys
 
 
-def _reference(key: str) -> str:
-    return f"config:{key}" if key else ""
-
-
-def _references(keys: Sequence[str]) -> str:
-    words = [_reference(key) for key in keys]
+def _references(*keys: str) -> str:
+    """Returns references to the entries of a config that are not empty, as a list if there are several."""
+    words = [f"config:{key}" for key in keys if key]
     return f"[{', '.join(words)}]" if len(words) > 1 else "".join(words)
 
 
-def _metrics(series: Mapping[str, Series | None]) -> dict[str, str]:
-    """Returns the metric names and their tags. Where several tags fit, the shortest one that counts steps is taken."""
-    metrics: dict[str, str] = {}
-    for tag in sorted(series, key=lambda tag: (BY_EPOCH.match(tag) is not None, len(tag))):
-        name = line_patterns.metric(tag)
-        counted = any(not BY_EPOCH.match(other) for other in metrics.values())
-        if not name or IGNORED.search(tag.lower()) or (counted and BY_EPOCH.match(tag)):
+def _metrics(series: Mapping[str, Series | None]) -> dict[str, Metric]:
+    """Returns the metrics by name. Where several tags fit, the shortest one that counts steps is taken."""
+    metrics: dict[str, Metric] = {}
+    for tag in sorted(series, key=lambda tag: (KERAS.match(tag) is not None, len(tag))):
+        name, rows = line_patterns.metric(tag), series[tag]
+        counted = any(not KERAS.match(other.tag) for other in metrics.values())
+        if not name or IGNORED.search(tag.lower()) or (counted and KERAS.match(tag)):
             continue
-        rows = series[tag]
         values = rows.value[np.isfinite(rows.value)] if rows is not None else np.zeros(0)
-        percent = " / 100" if len(values) and values.max() > 1.5 and not name.endswith("loss") else ""
-        complement = "1 - " if name.endswith("accuracy") else ""
-        metrics.setdefault(name.replace("accuracy", "error"), f"{complement}{tag}{percent}")
+        percent = bool(len(values)) and values.max() > 1.5 and not name.endswith("loss")
+        error = name.replace("accuracy", "error")
+        metrics.setdefault(error, Metric(error, tag, complement=error != name, percent=percent))
     return metrics
 
 

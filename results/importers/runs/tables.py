@@ -14,8 +14,10 @@ import pyarrow.csv
 from results import bounds
 from results.aliases import Fields, Json, Strings
 from results.bad_input import first_line
+from results.grouping import grouped
 from results.importers import untrusted
-from results.importers.runs.counter_names import kind
+from results.importers.runs import vocabulary
+from results.importers.runs.vocabulary import kind
 from results.importers.untrusted import Unusable, brief
 
 MOST_COLUMNS = 4096
@@ -35,6 +37,8 @@ class Table(NamedTuple):
       line: int64[n], number of each row's line in the file, or of the row.
       filled: bool[n], whether a row has a finite number in any column other than counters and times.
       is_text: whether numbers are written as text, as in CSV.
+      entries: other values in the file, which are part of the run's config.
+      notes: notes for the user.
     """
 
     names: Strings
@@ -42,6 +46,8 @@ class Table(NamedTuple):
     line: np.ndarray
     filled: np.ndarray
     is_text: bool = False
+    entries: Mapping[str, Any] = {}
+    notes: Strings = ()
 
     def numbers(self, name: str, *, strict: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Returns a column as float64[n], with NaN for missing numbers, and whether each row has a number, bool[n].
@@ -51,7 +57,11 @@ class Table(NamedTuple):
         """
         column = self.columns[name]
         if isinstance(column, pa.Array):
-            if _is_number(column.type):
+            if (
+                pa.types.is_integer(column.type)
+                or pa.types.is_floating(column.type)
+                or pa.types.is_decimal(column.type)
+            ):
                 values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
                 return values, column.is_valid().to_numpy(zero_copy_only=False)
             column = column.to_pylist()
@@ -69,15 +79,13 @@ class Table(NamedTuple):
         columns = [self.columns[name] for name in names]
         cells = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
         keys = [None if None in row else "-".join(map(str, row)) for row in zip(*cells, strict=True)]
-        encoded = pa.array(keys, pa.string()).dictionary_encode()
-        group = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-        order = np.argsort(group, kind="stable")
-        ordered = {name: _take(column, order) for name, column in self.columns.items()}
-        ends = np.searchsorted(group[order], np.arange(len(encoded.dictionary) + 1))
-        for key, start, end in zip(encoded.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True):
-            rows = {name: column[start:end] for name, column in ordered.items()}
-            chosen = order[start:end]
-            yield key, self._replace(columns=rows, line=self.line[chosen], filled=self.filled[chosen])
+        for key, rows in grouped(range(len(keys)), keys.__getitem__).items():
+            if key is not None:
+                chosen = {
+                    name: column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
+                    for name, column in self.columns.items()
+                }
+                yield key, self._replace(columns=chosen, line=self.line[rows], filled=self.filled[rows])
 
 
 def number(cell: Any, is_text: bool = False) -> float | None:
@@ -94,14 +102,6 @@ def number(cell: Any, is_text: bool = False) -> float | None:
         return None
 
 
-def _take(column: Column, rows: np.ndarray) -> Column:
-    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
-
-
-def _is_number(type: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
-
-
 def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line: Sequence[int] | None = None) -> Table:
     """Returns a table of objects.
 
@@ -113,7 +113,7 @@ def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line:
     Raises:
       Unusable: there are more than ``MOST_COLUMNS`` columns.
     """
-    kinds = {name: kind(name) for row in rows for name in row}
+    kinds = {name: kind(name) for name in dict.fromkeys(name for row in rows for name in row)}
     if len(kinds) > MOST_COLUMNS:
         raise Unusable(f"has {len(kinds):,} columns")
     chosen = [name for name, counter in kinds.items() if needed is None or name in needed or counter]
@@ -135,25 +135,18 @@ def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) ->
             row = untrusted.json_object(line, LENIENT)
         except Unusable as error:
             raise Unusable(f"line {count:,} {error}") from None
-        rows.append(_flat(row) if flat else row)
+        rows.append(vocabulary.flat(row, "/") if flat else row)
         numbers.append(count)
     return of_rows(rows, needed, numbers)
 
 
-def _flat(row: Fields, within: str = "") -> Json:
-    cells: Json = {}
-    for name, value in row.items():
-        cells |= _flat(value, f"{within}{name}/") if isinstance(value, dict) else {f"{within}{name}": value}
-    return cells
-
-
-def of_trainer(data: bytes, needed: Collection[str] | None) -> tuple[Table, Fields]:
-    """Returns the log in a Hugging Face trainer_state.json file, and the file's other entries."""
+def of_trainer(data: bytes, needed: Collection[str] | None) -> Table:
+    """Returns the log in a Hugging Face trainer_state.json file, with the file's other entries."""
     content = untrusted.json_object(data, LENIENT)
     history = content.pop("log_history", None)
     if not isinstance(history, list) or not all(isinstance(row, dict) for row in history):
         raise Unusable("has no log_history, so it is not a trainer_state.json")
-    return of_rows(history, needed), content
+    return of_rows(history, needed)._replace(entries=content)
 
 
 def of_csv(data: bytes, needed: Collection[str] | None) -> Table:

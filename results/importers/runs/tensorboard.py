@@ -54,12 +54,11 @@ def read(data: bytes) -> tuple[dict[str, Series], Fields]:
             rows.setdefault(value.tag, []).append((event.step, event.wall_time, scalar))
             if len(rows) > MOST_TAGS:
                 raise Unusable(f"has more than {MOST_TAGS:,} tags")
-    return {tag: _series(each) for tag, each in rows.items()}, hyperparameters
-
-
-def _series(rows: list[tuple[int, float, float]]) -> Series:
-    step, seconds, value = zip(*rows, strict=True)
-    return Series(np.array(step, np.int64), np.array(seconds), np.array(value))
+    series = {}
+    for tag, logged in rows.items():
+        step, seconds, value = np.array(logged, np.float64).T
+        series[tag] = Series(step, seconds, value, seconds)
+    return series, hyperparameters
 
 
 def _records(data: bytes) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Vocabulary: the names of batch sizes, rates, seeds, devices and steps in paths, columns and configs."""
+"""Vocabulary: the names of batch sizes, rates, seeds, devices and counters in paths, columns and configs."""
 
 import re
 from collections.abc import Iterable
@@ -21,6 +21,14 @@ STEPS = "global_step step iteration iter iter_num steps num_steps updates num_up
 EPOCHS = "epoch epochs current_epoch training_iteration"
 EXAMPLES_SEEN = "examples_seen samples_seen consumed_samples"
 TIMES = "wall_time timestamp _timestamp time_total_s time seconds elapsed _runtime"
+KINDS = {
+    "steps": f"{STEPS} iterations iters update train_step",
+    "epochs": EPOCHS,
+    "examples": f"{EXAMPLES_SEEN} samples examples num_samples consumed_train_samples",
+    "tokens": "tokens consumed_tokens tokens_seen num_tokens total_tokens num_input_tokens_seen",
+    "seconds": f"{TIMES} runtime elapsed_time time_this_iter_s",
+}
+_KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
 RUNS = "run run_id run_name trial trial_id"
 BUDGETS = "max_steps total_steps num_steps train_steps train_iters max_iters num_iterations"
 SEQUENCES = "sequence_length seq_length seq_len max_seq_length max_seq_len block_size context_length"
@@ -49,6 +57,11 @@ SPLIT_NAMES = {
 SPLITS = set[str]().union(*SPLIT_NAMES.values())
 _EVALUATION = re.compile(r"(?<![a-z0-9])(?:(?:val|dev)(?![a-z0-9])|eval|valid|test|infer|predict)")
 _MODEL_PARALLEL = re.compile(r"(tensor|pipeline|context|expert|model)(_model)?_parallel(_size)?|[tp]p(_size)?")
+
+
+def kind(name: str) -> str:
+    """Returns the kind of counter that a column is by its name, one of ``KINDS``, or an empty string."""
+    return _KIND_OF.get(name.rpartition("/")[2].lower().strip("_ ").replace(" ", "_"), "")
 
 
 def first(words: str, names: Iterable[str]) -> str:
@@ -105,15 +118,24 @@ def known(entries: Fields) -> int:
     return sum(bool(key(words, entries)) for words in (*NAMES.values(), PER_DEVICE, GLOBAL))
 
 
-def flat(config: Fields, within: str = "") -> Json:
-    """Returns the single values of a config, with dotted names."""
-    entries: Json = {}
-    for name, value in config.items():
-        if isinstance(value, dict):
-            entries |= flat(value, f"{within}{name}.")
-        elif isinstance(value, str | int | float) and not isinstance(value, bool):
-            entries[f"{within}{name}"] = value
-    return entries
+def entries_of(config: Fields) -> Json:
+    """Returns the numbers and texts in a config, with dotted names."""
+    values = flat(config, ".").items()
+    return {
+        name: value for name, value in values if isinstance(value, str | int | float) and not isinstance(value, bool)
+    }
+
+
+def flat(content: Fields, separator: str, within: str = "") -> Json:
+    """Returns the single values of nested objects. Their names are joined by a separator."""
+    cells: Json = {}
+    for name, value in content.items():
+        cells |= (
+            flat(value, separator, f"{within}{name}{separator}")
+            if isinstance(value, dict)
+            else {f"{within}{name}": value}
+        )
+    return cells
 
 
 def chart_runs(columns: Iterable[str]) -> list[str]:

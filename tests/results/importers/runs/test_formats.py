@@ -271,6 +271,9 @@ def test_times_of_evaluations_are_used_if_there_are_no_others(tmp_path: Path) ->
     log = "".join(f"{step},{time},{loss}\n" for step, time, loss in mixed)
     (run,) = read(tmp_path, {"log.csv": "step,time,loss\n" + log}, text)
     assert run.seconds == pytest.approx(0.1) and not run.notes
+    indexed = "".join(f"{i},{line}" for i, line in enumerate(log.splitlines(keepends=True)))
+    (run,) = read(tmp_path, {"log.csv": ",step,time,loss\n" + indexed}, CSV)
+    assert run.seconds is None  # the index that pandas writes has no name, and is no time
 
 
 def test_costly_numbers_in_yaml_are_text_or_refused() -> None:

@@ -13,7 +13,7 @@ from results.rules import answers
 def of(step: list[int] | np.ndarray, value: list[float] | np.ndarray | None = None) -> Series:
     step = np.asarray(step, np.int64)
     value = np.asarray(step if value is None else value, np.float64)
-    return Series(step, step * 0.5, value)
+    return Series(step, step * 0.5, value, step * 0.5)
 
 
 @settings(deadline=None)
@@ -141,7 +141,7 @@ def test_seconds_per_step_leave_out_evaluations_restarts_and_the_start() -> None
         now += 7.0 if (before // 50 < each // 50 and each > 50) else 0.0  # an evaluation in the interval
         seconds.append(now)
         before = each
-    logged = Series(step, np.array(seconds), np.zeros(len(step)))
+    logged = Series(step, np.array(seconds), np.zeros(len(step)), step)
     evaluations = np.arange(0, 400, 50)
     assert series.seconds_per_step(logged, evaluations) == pytest.approx(0.2)
     assert series.seconds_per_step(logged, step) is None  # every logged step evaluates
