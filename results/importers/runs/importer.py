@@ -59,6 +59,8 @@ def run(
     for metric in run_map.metrics:
         if metric.complement:
             report(f"{metric.name} = {metric}, because lower is better for every metric")
+    for line in runs.rising(found):
+        report(f"note: {line}")
     if dry_run:
         rows = [_row(*each, study) for study, matches in assigned for each in matches.numbered.items()]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))

@@ -23,6 +23,7 @@ from results.plans.study import SHARES
 from results.plans.trial_request import TrialRequest
 
 Key: TypeAlias = tuple[tuple[str, float], ...]  # names and values
+RISE = 2  # ratio of the steps at the largest batch size to those at the smallest, above which they may be epochs
 DETAILS_RAW = "raw"  # key in details: metrics were not averaged
 
 
@@ -216,6 +217,24 @@ def studies(runs: Sequence[Run]) -> list[tuple[Recorded, list[Run]]]:
     groups = grouped(runs, lambda run: run.study.name).values()
     ordered = sorted(groups, key=lambda members: (members[0].study.slug.rpartition("-")[0], members[0].batch_size))
     return [(members[0].study.with_request(TrialRequest(len(members))), members) for members in ordered]
+
+
+def rising(runs: Sequence[Run]) -> list[str]:
+    """Returns a line for each metric that takes more steps at larger batch sizes, as if its steps were epochs."""
+    curves = [((run.study.labels, name), run.batch_size, rows) for run in runs for name, rows in run.metrics.items()]
+    lines = []
+    for (_, metric), group in grouped(curves, lambda curve: curve[0]).items():
+        sizes = [size for _, size, _ in group]
+        small, large = min(sizes), max(sizes)
+        ends = [[rows for _, size, rows in group if size == end] for end in (small, large)]
+        value = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
+        few, many = (min(min(rows.step[rows.value <= value], default=math.inf) for rows in end) for end in ends)
+        if large > small and many > RISE * max(few, 1) and math.isfinite(many):
+            lines.append(
+                f"{metric} {value:.4g} takes {many:,.0f} steps at a batch size of {large:,}, but {few:,.0f} at "
+                f"{small:,}. If these are epochs, state steps_per_epoch"
+            )
+    return lines
 
 
 def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:

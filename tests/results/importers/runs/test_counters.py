@@ -206,3 +206,16 @@ def test_a_tag_by_examples_does_not_count_as_a_step(tmp_path: Path) -> None:
     events += [(tag, step * shape.size, 0.1 * step) for tag in ("loss vs samples", "x") for step in shape.evaluated()]
     run = read(tmp_path, shape, {"a.tfevents": event_file(*events)}, EVENTS + ONLY_TEST)
     assert run.steps == shape.evaluated()[-1] and steps(run) == [shape.evaluated()]
+
+
+def test_steps_that_rise_with_the_batch_size_are_reported(tmp_path: Path) -> None:
+    """The same runs by step, and by epoch: with fewer steps per epoch, more epochs are needed."""
+    for name, by_step, count in (("steps", True, 0), ("epochs", False, 1)):
+        found = []
+        for size in (8, 64, 512):
+            target = 100 * (1 + 64 / size) / (1 if by_step else 4096 / size)
+            lines = [json.dumps({"step": step, "test": target / step}) for step in range(1, 400)]
+            files = {"log.jsonl": "\n".join([*lines, ""]).encode()}
+            found.append(read(tmp_path / name / str(size), drawn(0)._replace(size=size), files, JSONL + ONLY_TEST))
+        lines = runs.rising(found)
+        assert len(lines) == count and all("If these are epochs, state steps_per_epoch" in line for line in lines)
