@@ -157,7 +157,7 @@ def test_a_damaged_plan_of_one_study_hides_no_other(
         for line in said.out.splitlines()
         if line.count("-") > 3 and " differs from " not in line
     }
-    assert rows[whole.name][:3] == rows[alike.name][:3] == ["done", "2", "1"]
+    assert rows[whole.name][:3] == rows[alike.name][:3] == ["done", "examples", "2"]
     assert rows[damaged.name] == ["damaged"]
     assert f"{plan} is not what was written" in said.err
     assert "details.version" in said.out

@@ -190,7 +190,7 @@ LARGE = ("published/digits", "published/large", "optimizers/digits")  # which ta
 def test_every_preset_is_a_valid_sweep(preset: str) -> None:
     batch = [] if preset.startswith(("alx2022/", "layouts/")) else ["batch_size=64,128"]
     studies = request(f"+experiment={preset}", *batch, "-m").studies
-    assert len(studies) > (preset != "alx2022/tuning")
+    assert len(studies) > (preset not in ("alx2022/tuning", "layouts/mesh_tf_lm"))
 
 
 def test_presets_unite_presets_that_are_there() -> None:

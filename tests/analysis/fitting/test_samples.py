@@ -112,7 +112,7 @@ def test_checks_are_listed_at_the_command(folder, cli):
     code, out, err = cli("fit", "--store", folder, "--checks")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "1: digits · fully_connected_64 · sgd · test_error · 0.1 · selected · 8: identified"
+    assert lines[0] == "1: digits · fully_connected_64 · sgd · test_error · 0.1 · examples · selected · 8: identified"
     assert all(f"{name}: " in line for name, line in zip(assumptions.ASSUMPTIONS, lines[2:13], strict=True))
     assert any(line.startswith("pass") and line.endswith("8 each") for line in lines)
     code, out, _ = cli("fit", "--store", folder, "--checks", "--csv")
