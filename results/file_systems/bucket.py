@@ -566,9 +566,6 @@ class BucketFiles:
         data, status = path.bucket.look(path.key)
         return data[:most], status.st_mtime
 
-    def mark(self, folder: BucketPath) -> object:
-        return sorted(folder.bucket.entries(folder.key))
-
     def delete(self, path: BucketPath) -> None:
         path.bucket.delete(path.key)
 

@@ -84,9 +84,6 @@ class LocalFiles:
         finally:
             os.close(handle)
 
-    def mark(self, folder: Path) -> object:
-        return os.stat(folder).st_mtime_ns
-
     def delete(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 

@@ -58,9 +58,6 @@ class FileSystem(Protocol):
     def peek(self, path: Any, most: int) -> tuple[bytes, float]:
         """Returns the first bytes of a regular file, and its time (in seconds since 1970). Does not follow links."""
 
-    def mark(self, folder: Any) -> object:
-        """Returns a value that changes when a file in a folder is created, renamed or deleted."""
-
     def delete(self, path: Any) -> None:
         """Deletes a file, if it exists."""
 
