@@ -25,7 +25,7 @@ from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studie
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, check_least, failed_too_often
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import Words
+from sweeps.quoting import Words
 from sweeps.run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # maximum number of studies named in a line

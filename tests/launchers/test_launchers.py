@@ -24,11 +24,12 @@ from results.file_systems.local import LocalFiles
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from sweeps import __main__ as sweeps_cli, composition, launching, limits, planning, status
+from sweeps.choices import launcher_keys, options
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import CommandLine, command_line, launcher_keys, options
+from sweeps.overrides import CommandLine, command_line
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.schema import LauncherConfig
 

@@ -17,7 +17,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.storage import commits
 from results.storage.compaction import TABLES
-from sweeps import kind_configs, overrides, planning
+from sweeps import choices, kind_configs, overrides, planning
 from sweeps.planning import Request
 from sweeps.run import run_study
 
@@ -135,10 +135,10 @@ def test_several_targets_and_whole_runs() -> None:
     assert request("task.targets=[]", "pruning=off").studies[0].targets == ()
 
 
-NETWORKS = overrides.tasks("batch")
+NETWORKS = choices.tasks("batch")
 
 
-EVERY = list(itertools.product(NETWORKS, overrides.options("optimizer")))
+EVERY = list(itertools.product(NETWORKS, choices.options("optimizer")))
 
 
 @pytest.mark.parametrize(  # each task and each optimizer at least once, and a slow test of every pair
@@ -178,7 +178,7 @@ def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
         request("task=noisy_quadratic", "task.budget.epochs=2")
 
 
-SINGLE = [preset for preset in overrides.options("experiment") if overrides.united(preset) == [preset]]
+SINGLE = [preset for preset in choices.options("experiment") if choices.united(preset) == [preset]]
 
 
 LARGE = ("published/digits", "published/large", "optimizers/digits")  # which take seconds to compose
@@ -194,7 +194,7 @@ def test_every_preset_is_a_valid_sweep(preset: str) -> None:
 
 
 def test_presets_unite_presets_that_are_there() -> None:
-    assert {name for preset in overrides.options("experiment") for name in overrides.united(preset)} == {*SINGLE}
+    assert {name for preset in choices.options("experiment") for name in choices.united(preset)} == {*SINGLE}
 
 
 def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from results import store
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.answers import Rule
-from sweeps import overrides, planning
+from sweeps import choices, overrides, planning
 
 from ..conftest import Ran, plan, publish
 
@@ -52,7 +52,7 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
 
 @pytest.mark.slow
 def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
-    for preset in overrides.united("shallue2018/all"):
+    for preset in choices.united("shallue2018/all"):
         line = [f"+experiment={preset}", "batch_size=64", "trials=1", "-m", f"store={tmp_path}"]
         (study,) = planning.request(overrides.command_line(line)).studies
         assert isinstance(study, BatchStudy)
