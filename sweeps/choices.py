@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 import conf
 from results.aliases import Fields
@@ -115,8 +115,8 @@ def presets() -> dict[str, Preset]:
     found = {}
     for path in sorted(root.rglob("*.yaml")):
         name = path.relative_to(root).with_suffix("").as_posix()
-        file: Any = OmegaConf.load(path)
-        table = OmegaConf.to_object(file).get("presets") if isinstance(file, DictConfig) else None
+        file: Any = OmegaConf.to_object(OmegaConf.load(path))
+        table = file.get("presets")
         if not isinstance(table, dict):
             found[name] = Preset(parts=tuple(table)) if table else Preset((f"+experiment={name}",))
             continue

@@ -139,7 +139,7 @@ def _parts(line: CommandLine) -> list[Overrides]:
     united = list(dict.fromkeys(member for name in names for member in choices.united(name)))
     if len(united) > 1 and not line.multirun:
         raise BadInput(f"{experiments[0].input_line} combines {len(united)} presets. Add -m to run them all.")
-    parts = []
+    parts: list[Overrides] = []
     for name in united:
         words = choices.presets()[name].words
         if "protocol" in given:

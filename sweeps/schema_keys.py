@@ -18,8 +18,8 @@ _SHOWN = 5  # maximum number of tasks named in a message
 
 
 @functools.cache
-def fields(shape: type) -> dict[str, Any]:
-    """Returns the types of a dataclass's fields, without ``| None``."""
+def fields(shape: Any) -> dict[str, Any]:
+    """Returns the types of a dataclass's fields. Optional fields have the type of their values."""
     hints = typing.get_type_hints(shape)
     for name, hint in hints.items():
         parts = [part for part in typing.get_args(hint) if part is not type(None)]
@@ -29,18 +29,19 @@ def fields(shape: type) -> dict[str, Any]:
 
 
 @functools.cache
-def dotted(shape: type | None = None, prefix: str = "") -> tuple[str, ...]:
+def dotted(shape: Any = None, prefix: str = "") -> tuple[str, ...]:
     """Returns all dotted keys that an override may set, including `experiment`."""
     names = [] if prefix else ["experiment"]
     for key, kind in fields(shape or kind_configs.config()).items():
         if not prefix and key in ("kind", "tasks"):  # only a task's file sets kind, and tasks is read before
             continue
-        names += dotted(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
+        is_section = dataclasses.is_dataclass(kind)
+        names += dotted(kind, f"{prefix}{key}.") if is_section else [f"{prefix}{key}"]
         names += [key] if key in GROUPS else []
     return tuple(names)
 
 
-def shapes(shape: type) -> dict[str, type]:
+def shapes(shape: Any) -> dict[str, type]:
     """Returns a dataclass and all dataclasses nested in it, by name."""
     hints = [part for hint in fields(shape).values() for part in (hint, *typing.get_args(hint))]
     found = {shape.__name__: shape}

@@ -18,6 +18,7 @@ from results.plans.kinds import from_plan
 from results.storage import commits
 from results.storage.compaction import TABLES
 from sweeps import choices, kind_configs, overrides, planning
+from sweeps.configured_study import ConfiguredStudy
 from sweeps.planning import Request
 from sweeps.run import run_study
 
@@ -91,6 +92,14 @@ def test_a_preset_without_m_is_told_of_with_its_store() -> None:
 def test_a_study_asked_for_twice_is_one_with_the_most_trials() -> None:
     studies = request("trials=4,16,8", "-m").studies
     assert [s.trials for s in studies] == [16]
+
+
+def test_words_of_a_study_asked_for_in_two_ways(make_study: Callable[..., BatchStudy]) -> None:
+    few, many = make_study(trials=4, pruning="off", confirm=2), make_study(trials=16, pruning="off")
+    largest = make_study(trials=16, pruning="off", confirm=2)
+    configured = [ConfiguredStudy(few), ConfiguredStudy(many)]
+    words = planning._words([largest], configured, [("seed=1", "trials=4", "confirm=2"), ("trials=16", "seed=1")])
+    assert words == {largest.name: ("seed=1", "trials=16", "confirm=2", "confirm_top=1")}
 
 
 def test_two_plans_whose_hashes_begin_alike_are_two_studies(
