@@ -210,17 +210,6 @@ def check_stream(source: pa.NativeFile, batches: int | None = None) -> None:
     source.seek(start)
 
 
-def csv_source(data: bytes) -> pa.BufferReader:
-    """Returns CSV text as a source for ``pyarrow.csv.read_csv``, which reads it in threads.
-
-    The source holds a copy of the data rather than a Python object. If a thread released a Python object while the
-    interpreter exits, the process would abort.
-    """
-    copy = pa.allocate_buffer(len(data))
-    pa.FixedSizeBufferWriter(copy).write(data)
-    return pa.BufferReader(copy)
-
-
 def text(path: Path, most: int = MOST_CSV) -> bytes:
     """Reads a text file or a pipe. Raises TooLarge if there are more than ``most`` bytes."""
     with open(path, "rb") as file:

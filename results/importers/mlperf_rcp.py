@@ -19,7 +19,7 @@ from fractions import Fraction
 from tqdm import tqdm
 
 from results import store as stores
-from results.aliases import Fields
+from results.aliases import Fields, Row
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import mlperf_records, recording, untrusted
@@ -66,14 +66,14 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
     stores.check_destination(store)
     contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
-    saved = {}
-    for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
-        saved[each.study.name] = recording.save(store, each)
+    progress = tqdm(present + new, "mlperf-rcp", unit="study", disable=None)
+    saved = [recording.save(store, content) for content in progress]
     warnings.report(report)
-    recording.report_changes(saved, "the import", _KEPT, report)
+    recording.report_changes(saved, report, source="the import", kept=_KEPT)
     for line in notes(groups, [each.study for each in contents]):
         report(line)
-    if older := len(contents) - len(present) - len(new):
+    older = len(contents) - len(saved)
+    if older:
         report(
             f"{number_of(older, 'study')} stored from fewer or other releases (import into a new store to combine all)"
         )
@@ -103,16 +103,28 @@ def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
 def content(group: Sequence[ReferencePoint]) -> Content:
     """Returns the study for equal records. Uses the record with the most information about its runs."""
     main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
-    known, samples = main.known, main.samples
-    metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
-    count = len(main.values)
-    steps = [math.ceil(value / main.batch_size) for value in samples] if samples else [None] * count
-    epoch_values = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
-    from_samples = [value / known.examples for value in samples] if samples and known.examples else []
-    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # prefers epochs stated in the source
-    columns = {
-        name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
-    }
+    known, samples, count = main.known, main.samples or (), len(main.values)
+    metaparameters = {name: value for record in group for name, value in record.metaparameters.items()}
+    epochs = max((list(record.values) for record in group if record.unit == "epochs"), key=len, default=[])
+    if known.examples:  # prefers epochs stated in the source
+        epochs += [value / known.examples for value in samples[len(epochs) :]]
+    lists = _lists(group)
+    trials = []
+    for i in range(count):
+        trial: Row = {
+            "trial": i,
+            "status": "COMPLETE",
+            "steps": math.ceil(samples[i] / main.batch_size) if samples else None,
+            "epochs_to_converge": float(epochs[i]) if epochs else None,
+            "samples_to_converge": float(samples[i]) if samples else None,
+        }
+        for name, value in metaparameters.items():
+            number = untrusted.numeric(value)
+            if number is not None and recording.may_be_column(name):
+                trial[name] = number
+        if len(lists) > 1:
+            trial[SOURCE_LISTS] = float(sum(i < len(values) for values in lists))
+        trials.append(trial)
     study = Recorded(
         SOURCE,
         known.dataset,
@@ -123,17 +135,12 @@ def content(group: Sequence[ReferencePoint]) -> Content:
         _details(group, main, metaparameters),
         count,
     )
-    trials = {
-        "trial": range(count),
-        "status": ["COMPLETE"] * count,
-        "steps": steps,
-        "epochs_to_converge": [float(value) for value in epochs] if epochs else [None] * count,
-        "samples_to_converge": [float(value) for value in samples] if samples else [None] * count,
-    } | {name: [value] * count for name, value in columns.items() if value is not None}
-    if len(lists := _lists(group)) > 1:
-        trials[SOURCE_LISTS] = [float(sum(i < len(one) for one in lists)) for i in range(count)]
-    met = count if samples else 0
-    measurements = {"trial": range(met), "step": steps[:met], METRIC: [0.0] * met}
+    met = trials if samples else []
+    measurements = {
+        "trial": [trial["trial"] for trial in met],
+        "step": [trial["steps"] for trial in met],
+        METRIC: [0.0 for _ in met],
+    }
     return Content(study, trials, measurements, {"device_kind": study.details["platform"]})
 
 

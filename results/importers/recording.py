@@ -5,14 +5,14 @@ Values that have changed in the source are reported, and replaced only on reques
 
 import importlib.metadata
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from results import store
-from results.aliases import Fields
+from results.aliases import Fields, Row
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers.untrusted import ImportWarnings
@@ -23,6 +23,8 @@ from results.release.union import Difference, Union, union
 from results.storage import commits
 from results.storage.compaction import TABLES, Piece, select_trials
 
+KEPT = "the stored values are kept (--replace takes those of the logs)"
+REPLACED = "replaced by the current values of the logs"
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _DECIMALS = 1e12  # more decimals than in any source, but few enough that binary fractions rarely match by chance
 
@@ -32,13 +34,13 @@ class Content(NamedTuple):
 
     Attributes:
       study: the plan.
-      trials: columns of the trials table by name, of equal length. Columns outside the schema are float64.
+      trials: rows of the trials table. Values outside the schema are float64, or None if they are missing.
       measurements: columns of the measurements table by name, of equal length. Metrics are float64, as published.
       about: additional columns for the studies table, such as ``device_kind``.
     """
 
     study: Recorded
-    trials: Fields
+    trials: Sequence[Row]
     measurements: Fields
     about: Fields
 
@@ -47,44 +49,47 @@ class Saved(NamedTuple):
     """The result of storing a study.
 
     Attributes:
+      study: the study under its stored name.
+      rows: number of measurements in the source.
       stored: whether anything was written.
       changed: differences between the source and the store, by trial.
       names: names of trials in the source, if they have names.
     """
 
+    study: Recorded
+    rows: int
     stored: bool
-    changed: Mapping[int, Difference] = {}
+    changed: Mapping[int, Difference]
     names: Mapping[int, str] = {}
 
-    @property
-    def values(self) -> int:
-        """Returns the number of changed values."""
-        return sum(change.values for change in self.changed.values())
-
-    def lines(self, study: str, source: str) -> list[str]:
+    def lines(self, source: str) -> list[str]:
         """Describes all changed trials if they have names, or else the first. ``source`` names the imported side."""
-        if self.names:
-            changed = self.changed.items()
-            return [f"{self.names[trial]}: {change.describe('the store', source)}" for trial, change in changed]
-        trial, difference = min(self.changed.items())
-        more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
-        return [f"{study}: trial {trial}: {difference.describe('the store', source)}{more}"]
+        texts = {trial: change.describe("the store", source) for trial, change in sorted(self.changed.items())}
+        if self.names or not texts:
+            return [f"{self.names[trial]}: {text}" for trial, text in texts.items()]
+        trial, text = next(iter(texts.items()))
+        more = f", and {len(texts) - 1} more trials" if len(texts) > 1 else ""
+        return [f"{self.study.name}: trial {trial}: {text}{more}"]
 
 
-def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: Report) -> None:
+def report_changes(
+    saved: Sequence[Saved], report: Report, *, source: str = "the logs", replace: bool = False, kept: str = KEPT
+) -> None:
     """Reports the studies with values that have changed in the source.
 
     Args:
-      saved: the results of storing studies, by name.
-      source: name of the imported side.
-      kept: description of the values now in the store.
+      saved: the results of storing studies.
       report: called with lines for the user.
+      source: name of the imported side.
+      replace: whether changed values were replaced.
+      kept: description of the values now in the store if they were not.
     """
-    changed = {name: each for name, each in saved.items() if each.changed}
-    if changed:
-        values = sum(each.values for each in changed.values())
-        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {kept}")
-        ImportWarnings([line for name, each in changed.items() for line in each.lines(name, source)]).report(report)
+    changes = [change for study in saved for change in study.changed.values()]
+    if changes:
+        count = number_of(sum(bool(study.changed) for study in saved), "study")
+        values = sum(change.values for change in changes)
+        report(f"{count} changed, {values:,} values: {REPLACED if replace else kept}")
+        ImportWarnings([line for study in saved for line in study.lines(source)]).report(report)
 
 
 def complement(values: np.ndarray) -> np.ndarray:
@@ -141,12 +146,12 @@ def save(
     changed = {trial: how for trial, how in differing.items() if trial not in longer}
     take = comparison.take | (differing.keys() if replace else differing.keys() - changed.keys())
     if dry_run or (commit is not None and not take and (changed or commit.trials >= study.trials)):
-        return Saved(False, changed)
+        return Saved(study, len(tables.measurements), False, changed)
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:
         claim.write(select_trials(tables, take)._asdict())
         claim.commit(study)
-    return Saved(True, changed)
+    return Saved(study, len(tables.measurements), True, changed)
 
 
 def studies(study: Recorded, about: Fields) -> pa.Table:
@@ -164,17 +169,19 @@ def studies(study: Recorded, about: Fields) -> pa.Table:
 
 def _tables(content: Content) -> Piece:
     study = content.study
-    measured = _build(schema.MEASUREMENTS, study.name, content.measurements)
+    names = dict.fromkeys(name for row in content.trials for name in row)
+    trials = {name: [row.get(name) for row in content.trials] for name in names}
     return Piece(
         studies(study, {"planned_trials": study.trials, **content.about}),
-        _build(schema.TRIALS, study.name, content.trials).sort_by("trial"),
-        measured.sort_by([("trial", "ascending"), ("step", "ascending")]),
+        _build(schema.TRIALS, study, trials).sort_by("trial"),
+        _build(schema.MEASUREMENTS, study, content.measurements).sort_by(
+            [("trial", "ascending"), ("step", "ascending")]
+        ),
     )
 
 
-def _build(columns: tuple[schema.Column, ...], study: str, data: Fields) -> pa.Table:
-    known = {column.name for column in columns}
-    rows = len(next(iter(data.values())))
-    return schema.build(
-        columns, {"study": [study] * rows, **data}, {name: pa.float64() for name in data if name not in known}
-    )
+def _build(columns: tuple[schema.Column, ...], study: Recorded, data: Fields) -> pa.Table:
+    extra = dict.fromkeys(data, pa.float64())
+    for column in columns:
+        extra.pop(column.name, None)
+    return schema.build(columns, {"study": [study.name] * len(data["trial"]), **data}, extra)

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from results.bad_input import BadInput
+from results.importers import csv_text
 from results.importers.runs.log import Log, integer, product
 from results.importers.runs.run_map import PER_BATCH, STEPS, TAGGED, WANDB, Field, Metric, RunMap
 from results.importers.runs.series import Series
 from results.importers.runs.vocabulary import kind
-from results.importers.untrusted import Unusable
 
-LAST_STEP = 2**31 - 1
 MOST_APART = 2.0  # ratio of two counters of steps, above which one of them counts something else
 _EXAMPLES = re.compile("sample|token|example")
 
@@ -60,9 +59,7 @@ def steps(counts: np.ndarray, metric: str, log: Log, run_map: RunMap) -> np.ndar
         taken = np.rint(taken * _epoch_length(factors, log, run_map))
     elif counter.column == run_map.examples_seen:
         taken = np.ceil(taken / product("batch_size", run_map.batch_size, log))
-    if np.any((taken < 0) | (taken > LAST_STEP) | (taken != np.floor(taken))):
-        raise Unusable(f"has a {counter.column} that is not an integer from 0 to {LAST_STEP}")
-    return taken.astype(np.int64)
+    return csv_text.as_steps(taken, counter.column)
 
 
 def _epoch_length(factors: Sequence[Field], log: Log, run_map: RunMap) -> int:

@@ -9,6 +9,7 @@ from results import printing, store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import recording, untrusted
+from results.importers.recording import Saved
 from results.importers.runs import identity, log as log_values, members, runs
 from results.importers.runs.identity import Matches, StoredTrial
 from results.importers.runs.log import Log
@@ -21,8 +22,6 @@ from results.printing import Report
 from results.storage.commits import Commit
 
 MOST_RUNS = 100_000
-_KEPT = "the stored values are kept (--replace takes those of the logs)"
-_REPLACED = "replaced by the current values of the logs"
 HEADER = ("run", "study", "trial", "batch_size", "seed", "steps", "rows", "status", "seconds_per_step", "notes")
 
 
@@ -64,18 +63,19 @@ def run(
     if dry_run:
         rows = [_row(*each, study) for study, matches in assigned for each in matches.numbered.items()]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
-    saved = {}
+    saved = list[Saved]()
     for study, matches in assigned:
         numbered = matches.replacing() if replace else matches.numbered
         if store is not None and numbered:
-            saved[study.name] = recording.save(
+            result = recording.save(
                 store, runs.content(study, numbered), replace=replace, longer=matches.extended, dry_run=dry_run
-            )._replace(names={number: run.name for number, run in numbered.items()})
+            )
+            saved.append(result._replace(names={number: run.name for number, run in numbered.items()}))
     warnings.report(report, most=len(warnings.lines) if dry_run else untrusted.SHOWN)
-    recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
+    recording.report_changes(saved, report, replace=replace)
     notes = [f"{run.name}: {note}" for run in found for note in run.notes if "averaged" not in note]
     printing.report_some([] if dry_run else notes, report)
-    changed = sum(len(each.changed) for each in saved.values())
+    changed = sum(len(result.changed) for result in saved)
     ledger = _ledger(found, [matches for _, matches in assigned], warnings, changed=changed, replace=replace)
     for line in [*_summary(found, run_map), *ledger]:
         report(line)

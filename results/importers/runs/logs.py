@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from results import bounds
 from results.aliases import Fields, Json, Strings
@@ -29,7 +28,7 @@ from results.importers.runs.run_map import (
     RunMap,
 )
 from results.importers.runs.series import Series
-from results.importers.runs.tables import Column, Table
+from results.importers.runs.tables import Table
 from results.importers.untrusted import Unusable, brief
 
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
@@ -103,7 +102,7 @@ def _runs(table: Table, run_map: RunMap) -> Iterator[tuple[str | None, Table]]:
 def _runs_of_chart(chart: Table) -> Iterator[tuple[str, Table]]:
     """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
     shared = {name: column for name, column in chart.columns.items() if " - " not in name}
-    runs: dict[str, dict[str, Column]] = {}
+    runs: dict[str, dict[str, np.ndarray]] = {}
     for name, column in chart.columns.items():
         run, _, tag = name.rpartition(" - ")
         if name not in shared and not tag.endswith(("__MIN", "__MAX")):
@@ -182,10 +181,9 @@ def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, ru
     if counter == "step" and run_map.format in TAGGED:
         return rows.step
     if counter not in tags:
-        names = ", ".join(brief(name)[1:-1] for name in log.names[:8])
         if run_map.format in TAGGED:
-            raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
-        raise Unusable(f"has no column {counter} with the step. Its columns: {names or 'none'}")
+            raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {log.first_names}")
+        raise Unusable(f"has no column {counter} with the step. Its columns: {log.first_names or 'none'}")
     ordered = tags[counter].where(np.argsort(tags[counter].step, kind="stable"))
     if not np.isfinite(ordered.value).any():
         raise Unusable("has no row with a step")
@@ -283,12 +281,12 @@ def _of_table(log: Log, table: Table, run_map: RunMap) -> Log:
     return _with_steps(log, {**tags, "": every}, run_map, table.filled)
 
 
-def _constant(name: str, column: Column) -> Any:
+def _constant(name: str, column: np.ndarray) -> Any:
     """Returns the single value of a column, if it has values. Raises Unusable if there are several."""
-    values = column.unique().drop_null().to_pylist() if isinstance(column, pa.Array) else column
-    distinct = dict.fromkeys(value for value in values if isinstance(value, str | int | float))
+    values = (column if column.dtype == object else np.unique(column)).tolist()
+    distinct = list(dict.fromkeys(value for value in values if isinstance(value, str | int | float)))
     if len(distinct) > 1:
-        first, second = map(brief, list(distinct)[:2])
+        first, second = map(brief, distinct[:2])
         raise Unusable(f"has several values in column {brief(name)}, such as {first} and {second}")
     return next(iter(distinct), None)
 

@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from results.aliases import Fields, Json, Strings
+from results.aliases import Fields, Json, Row, Strings
 from results.bad_input import BadInput, number_of
 from results.grouping import grouped
 from results.importers import recording, untrusted
@@ -16,7 +16,7 @@ from results.importers.runs import counters, series as logged
 from results.importers.runs.log import Log, integer, look_up, number, product, word
 from results.importers.runs.run_map import Metric, RunMap
 from results.importers.runs.series import NO_ROWS, Series
-from results.importers.untrusted import Unusable, brief
+from results.importers.untrusted import Unusable
 from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
 from results.plans.study import SHARES
@@ -96,7 +96,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     logged_metrics = [metric for metric in run_map.metrics if metric.tag in log.series]
     whole = {metric.name: _as_error(log.series[metric.tag], metric) for metric in logged_metrics}
     if not whole:
-        names = ", ".join(brief(name)[1:-1] for name in log.names[:8]) or "no columns"
+        names = log.first_names or "no columns"
         raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {names}")
     metrics, left_out, smooth = {}, Counter[str](), []
     for name, every in whole.items():
@@ -239,26 +239,16 @@ def rising(runs: Sequence[Run]) -> list[str]:
 
 def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
     """Returns the tables of a study, given its runs by trial number."""
-    runs = list(numbered.values())
-    names = dict.fromkeys(name for run in runs for name in run.metaparameters)
-    trials: Json = {"trial": list(numbered)}
-    trials |= {name: [getattr(run, name) for run in runs] for name in ("seed", "status", "reason", "steps")}
-    trials |= {name: [run.metaparameters.get(name) for run in runs] for name in names}
-    return Content(study, trials, _measurements(numbered), _about(runs))
-
-
-def _measurements(numbered: Mapping[int, Run]) -> Fields:
-    metrics = dict.fromkeys(name for run in numbered.values() for name in run.metrics)
-    columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
+    trials, rows = list[Row](), dict[tuple[int, int], Row]()
     for trial, run in numbered.items():
-        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()])).tolist()
-        columns["trial"] += [trial for _ in steps]
-        columns["step"] += steps
-        for name in metrics:
-            rows = run.metrics.get(name, NO_ROWS)
-            values = dict(zip(rows.step.tolist(), rows.value.tolist(), strict=True))
-            columns[name] += [values.get(step) for step in steps]
-    return columns
+        description = {"trial": trial, "seed": run.seed, "status": run.status, "reason": run.reason, "steps": run.steps}
+        trials.append({**description, **run.metaparameters})
+        for name, curve in run.metrics.items():
+            for step, value in zip(curve.step.tolist(), curve.value.tolist(), strict=True):
+                rows.setdefault((trial, step), {"trial": trial, "step": step})[name] = value
+    names = ["trial", "step", *dict.fromkeys(name for run in numbered.values() for name in run.metrics)]
+    measurements = {name: [row.get(name) for row in rows.values()] for name in names}
+    return Content(study, trials, measurements, _about(list(numbered.values())))
 
 
 def _about(runs: Sequence[Run]) -> Fields:

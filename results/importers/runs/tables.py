@@ -4,18 +4,17 @@ import io
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from results import bounds
 from results.aliases import Fields, Json, Strings
 from results.bad_input import first_line
 from results.grouping import grouped
-from results.importers import untrusted
+from results.importers import csv_text, untrusted
 from results.importers.runs import vocabulary
 from results.importers.runs.vocabulary import kind
 from results.importers.untrusted import Unusable, brief
@@ -25,15 +24,13 @@ NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged val
 LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
 _WORDS = ("nan", "inf", "infinity", "-inf", "-infinity", "+inf", "+infinity")  # numbers that loggers write as text
 
-Column: TypeAlias = pa.Array | Sequence[Any]
-
 
 class Table(NamedTuple):
     """Rows of a log.
 
     Attributes:
       names: names of all columns.
-      columns: the columns that were asked for.
+      columns: the columns that were asked for: numbers[n], or cells of any type as object[n].
       line: int64[n], number of each row's line in the file, or of the row.
       filled: bool[n], whether a row has a finite number in any column other than counters and times.
       is_text: whether numbers are written as text, as in CSV.
@@ -42,7 +39,7 @@ class Table(NamedTuple):
     """
 
     names: Strings
-    columns: Mapping[str, Column]
+    columns: Mapping[str, np.ndarray]
     line: np.ndarray
     filled: np.ndarray
     is_text: bool = False
@@ -56,36 +53,23 @@ class Table(NamedTuple):
           Unusable: ``strict`` is set, and a cell is a text that is not a number.
         """
         column = self.columns[name]
-        if isinstance(column, pa.Array):
-            if (
-                pa.types.is_integer(column.type)
-                or pa.types.is_floating(column.type)
-                or pa.types.is_decimal(column.type)
-            ):
-                values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-                return values, column.is_valid().to_numpy(zero_copy_only=False)
-            column = column.to_pylist()
-        values, logged = np.full(len(column), np.nan), np.zeros(len(column), bool)
-        for i, cell in enumerate(column):
-            value = number(cell, self.is_text)
-            if value is not None:
-                values[i], logged[i] = value, True
-            elif strict and isinstance(cell, str | bytes):
-                raise Unusable(f"line {self.line[i]:,} has {name} {brief(cell)}, which is not a number")
-        return values, logged
+        if column.dtype != object:
+            return column.astype(np.float64), np.ones(len(column), bool)
+        values = [number(cell, self.is_text) for cell in column]
+        logged = np.array([value is not None for value in values], bool)
+        for i in np.flatnonzero(~logged) if strict else ():
+            if isinstance(column[i], str | bytes):
+                raise Unusable(f"line {self.line[i]:,} has {name} {brief(column[i])}, which is not a number")
+        return np.array(values, np.float64), logged
 
     def groups(self, names: Sequence[str]) -> Iterator[tuple[str, "Table"]]:
         """Yields the rows for each combination of values of some columns, in the order of their first rows."""
-        columns = [self.columns[name] for name in names]
-        cells = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
-        keys = [None if None in row else "-".join(map(str, row)) for row in zip(*cells, strict=True)]
+        cells = zip(*(self.columns[name].tolist() for name in names), strict=True)
+        keys = [None if None in row else "-".join(map(str, row)) for row in cells]
         for key, rows in grouped(range(len(keys)), keys.__getitem__).items():
             if key is not None:
-                chosen = {
-                    name: column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
-                    for name, column in self.columns.items()
-                }
-                yield key, self._replace(columns=chosen, line=self.line[rows], filled=self.filled[rows])
+                columns = {name: column[rows] for name, column in self.columns.items()}
+                yield key, self._replace(columns=columns, line=self.line[rows], filled=self.filled[rows])
 
 
 def number(cell: Any, is_text: bool = False) -> float | None:
@@ -116,12 +100,15 @@ def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line:
     kinds = {name: kind(name) for name in dict.fromkeys(name for row in rows for name in row)}
     if len(kinds) > MOST_COLUMNS:
         raise Unusable(f"has {len(kinds):,} columns")
-    chosen = [name for name, counter in kinds.items() if needed is None or name in needed or counter]
     filled = [
         any(not kinds[name] and isinstance(cell, int | float) and math.isfinite(cell) for name, cell in row.items())
         for row in rows
     ]
-    columns = {name: [row.get(name) for row in rows] for name in chosen}
+    columns = {
+        name: np.fromiter((row.get(name) for row in rows), object)
+        for name, counter in kinds.items()
+        if needed is None or name in needed or counter
+    }
     return Table(tuple(kinds), columns, np.array(line or range(1, len(rows) + 1)), np.array(filled, bool))
 
 
@@ -162,11 +149,7 @@ def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
         raise Unusable(f"has {count:,} columns")
     lines = data.split(b"\n")
     lines[1:] = [b"" if line == header else line for line in lines[1:]]
-    convert = pyarrow.csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True)
-    try:
-        table = pyarrow.csv.read_csv(bounds.csv_source(b"\n".join(lines)), convert_options=convert)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unusable(f"cannot be parsed ({brief(first_line(error)[:36])})") from None
+    table = csv_text.read(b"\n".join(lines), null_values=NULLS, strings_can_be_null=True)
     line = np.flatnonzero([bool(line.strip()) for line in lines])[1:] + 1
     return _of_arrow(table, needed, line[: len(table)] if len(line) >= len(table) else None)._replace(is_text=True)
 
@@ -187,8 +170,12 @@ def _of_arrow(table: pa.Table, needed: Collection[str] | None, line: np.ndarray 
     columns, filled = {}, np.zeros(len(table), bool)
     for name, column in zip(names, table.columns, strict=True):
         counter = kind(name)
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64(), safe=False)
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if needed is None or name in needed or counter:
-            columns[name] = column.combine_chunks()
-        if not counter and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            is_full = is_number and not column.null_count
+            columns[name] = column.to_numpy() if is_full else np.fromiter(column.to_pylist(), object)
+        if is_number and not counter:
             filled |= pc.is_finite(column).fill_null(False).to_numpy()
     return Table(tuple(names), columns, np.arange(1, len(table) + 1) if line is None else line, filled)

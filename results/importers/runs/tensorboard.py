@@ -11,13 +11,13 @@ import numpy as np
 
 from results.aliases import Fields, Json
 from results.bad_input import BadInput
+from results.importers.csv_text import LAST_STEP
 from results.importers.runs.series import Series
 from results.importers.untrusted import Unusable
 
 HEAD, TAIL = 12, 4  # bytes before and after the content of a record
 MOST_CHECKED = 1 << 20  # longer records are images or graphs, and checking them would take seconds
 MOST_TAGS = 4096
-LAST_STEP = 2**31 - 1
 
 
 def read(data: bytes) -> tuple[dict[str, Series], Fields]:
