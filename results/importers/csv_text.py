@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from results.bad_input import first_line
-from results.importers.untrusted import Unusable, brief
+from results.importers.untrusted import Unusable
 
 SMALLEST_BLOCK = 1 << 20  # bytes
 LAST_STEP = 2**31 - 1
@@ -23,12 +23,13 @@ def read(data: bytes, **conversion: Any) -> pa.Table:
     Raises:
       Unusable: the text cannot be parsed.
     """
+    ending = b"" if data.endswith(b"\n") else b"\n"  # a header without a line end could not be parsed
     reading = pyarrow.csv.ReadOptions(block_size=max(len(data), SMALLEST_BLOCK))
     try:
         convert = pyarrow.csv.ConvertOptions(**conversion)
-        return pyarrow.csv.read_csv(source(data), reading, convert_options=convert).combine_chunks()
+        return pyarrow.csv.read_csv(source(data + ending), reading, convert_options=convert).combine_chunks()
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unusable(f"cannot be parsed ({brief(first_line(error)[:160])})") from None
+        raise Unusable(f"cannot be parsed ({first_line(error)[:160]!a})") from None
 
 
 def source(data: bytes) -> pa.BufferReader:

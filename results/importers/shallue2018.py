@@ -173,7 +173,7 @@ def _entries(path: Folder, label: str, report: Report) -> Generator[archive.Arch
             for count, entry in enumerate(source.entries):
                 yield entry
                 if count % 64 == 0:
-                    show(source.position() if source.size else count)
+                    show(source.position if source.size else count)
 
 
 def _report_import(
