@@ -90,18 +90,15 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
     counters.check(log, run_map)
-    if log.series:
-        ordered = dict(logged.oldest_first({**log.series, "": log.rows}))
-        log = log._replace(rows=ordered.pop(""), series=ordered)
-    logged_metrics = [metric for metric in run_map.metrics if metric.tag in log.series]
-    whole = {metric.name: _as_error(log.series[metric.tag], metric) for metric in logged_metrics}
+    series = dict(logged.oldest_first({**log.series, "": log.rows})) if log.series else {"": log.rows}
+    log = log._replace(rows=series.pop(""), series=series)
+    whole = {metric.name: _as_error(series[metric.tag], metric) for metric in run_map.metrics if metric.tag in series}
     if not whole:
-        names = log.first_names or "no columns"
-        raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {names}")
+        raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {log.first_names or 'no columns'}")
     metrics, left_out, smooth = {}, Counter[str](), []
-    for name, every in whole.items():
-        metrics[name], others = logged.without_restarts(every)
-        left_out.update(others)
+    for name, rows in whole.items():
+        metrics[name], dropped = logged.without_restarts(rows)
+        left_out.update(dropped)
         if not raw:
             metrics[name], was_averaged = logged.averaged(metrics[name])
             if was_averaged:
@@ -112,8 +109,8 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     ]
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
-    rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda each: len(each.step))
-    steps = int(max(logged.without_restarts(each)[0].step[-1] for each in (rows, *metrics.values())))
+    rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda curve: len(curve.step))
+    steps = int(max(logged.without_restarts(curve)[0].step[-1] for curve in (rows, *metrics.values())))
     status, reason = _ending(log, run_map, metrics, rows, steps)
     if reason == "lost":
         notes.append(f"ended before step {integer('budget', run_map.budget, log, 1)}")
@@ -121,20 +118,20 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     if includes_evaluations:
         notes.append("seconds per step include evaluations")
     return Run(
-        name=log.name,
-        study=_study(log, run_map, raw=raw),
-        seed=integer("seed", run_map.seed, log, 0, 2**32 - 1),
-        metaparameters={name: number(name, field, log) for name, field in run_map.metaparameters.items()},
-        steps=steps,
-        metrics=metrics,
-        logged=whole,
-        left_out=left_out,
-        status=status,
-        reason=reason,
-        seconds=seconds,
-        device_kind=None if run_map.device_kind is None else untrusted.text(str(look_up(run_map.device_kind, log))),
-        device_count=product("device_count", run_map.device_count, log) if run_map.device_count else None,
-        notes=tuple(notes),
+        log.name,
+        _study(log, run_map, raw=raw),
+        integer("seed", run_map.seed, log, 0, 2**32 - 1),
+        {name: number(name, field, log) for name, field in run_map.metaparameters.items()},
+        steps,
+        metrics,
+        whole,
+        left_out,
+        status,
+        reason,
+        seconds,
+        None if run_map.device_kind is None else untrusted.text(str(look_up(run_map.device_kind, log))),
+        product("device_count", run_map.device_count, log) if run_map.device_count else None,
+        tuple(notes),
     )
 
 
@@ -142,16 +139,14 @@ def _as_error(rows: Series, metric: Metric) -> Series:
     """Converts logged values to an error. Raises Unusable for impossible values."""
     value = rows.value / 100 if metric.percent else rows.value
     value = recording.complement(value) if metric.complement else value
-    kind = metric.name.partition("_")[2]
-    above = 1.0 if kind in SHARES else math.inf
-    with np.errstate(invalid="ignore"):
-        wrong = np.isfinite(value) & ((value < 0) | (value > above))
+    is_share = metric.name.partition("_")[2] in SHARES
+    wrong = np.isfinite(value) & ((value < 0) | (is_share & (value > 1)))
     if wrong.any():
         i = int(np.argmax(wrong))
-        range_ = "from 0 to 1" if above == 1 else "0 or more"
-        hint = "" if metric.percent or kind not in SHARES else f" If it is a percentage, write {metric} / 100."
+        limits = "from 0 to 1" if is_share else "0 or more"
+        hint = f" If it is a percentage, write {metric} / 100." if is_share and not metric.percent else ""
         raise Unusable(
-            f"has {metric.name} {value[i]:g} at step {rows.step[i]:,}, but it must be {range_}: the map has "
+            f"has {metric.name} {value[i]:g} at step {rows.step[i]:,}, but it must be {limits}: the map has "
             f"{metric}.{hint}"
         )
     return rows._replace(value=value)
@@ -166,24 +161,21 @@ def _ending(
     stated = [target for target in run_map.targets if target.metric in metrics]
     if stated and all(target.reached(metrics[target.metric].value).any() for target in stated):
         return "COMPLETE", None
-    budget = integer("budget", run_map.budget, log, 1)
-    logged_at = np.unique(rows.step)
-    spacing = float(np.median(np.diff(logged_at))) if len(logged_at) > 1 else 0.0
-    if budget is not None and steps + max(spacing, 1) < budget:
-        return "INCOMPLETE", "lost"
-    return "COMPLETE", None
+    budget, gaps = integer("budget", run_map.budget, log, 1), np.diff(np.unique(rows.step))
+    if budget is None or steps + max(np.median(gaps) if len(gaps) else 0, 1) >= budget:
+        return "COMPLETE", None
+    return "INCOMPLETE", "lost"
 
 
 def _seconds(log: Log, run_map: RunMap, rows: Series) -> tuple[float | None, bool]:
     """Returns the seconds per step, and whether they include evaluations because every row is an evaluation."""
-    names = run_map.names_by_tag()
-    own = [log.series[tag].step for tag in names if tag in log.series and not names[tag].startswith("train_")]
-    sparse = [step for step in own if len(step) < len(rows.step) / 2 or len(own) == len(run_map.metrics)]
+    evaluated = [metric.tag for metric in run_map.metrics if not metric.name.startswith("train_")]
+    steps = [log.series[tag].step for tag in evaluated if tag in log.series]
+    sparse = [step for step in steps if len(step) < len(rows.step) / 2 or len(steps) == len(run_map.metrics)]
     evaluations = np.unique(np.concatenate([NO_ROWS.step, *sparse]))
-    if len(rows.step) and np.isin(rows.step, evaluations).all():
-        seconds = logged.seconds_per_step(rows, NO_ROWS.step)
-        return seconds, seconds is not None
-    return logged.seconds_per_step(rows, evaluations), False
+    all_evaluated = len(rows.step) > 0 and bool(np.isin(rows.step, evaluations).all())
+    seconds = logged.seconds_per_step(rows, NO_ROWS.step if all_evaluated else evaluations)
+    return seconds, all_evaluated and seconds is not None
 
 
 def _study(log: Log, run_map: RunMap, *, raw: bool) -> Recorded:
@@ -221,18 +213,19 @@ def studies(runs: Sequence[Run]) -> list[tuple[Recorded, list[Run]]]:
 
 def rising(runs: Sequence[Run]) -> list[str]:
     """Returns a line for each metric that takes more steps at larger batch sizes, as if its steps were epochs."""
-    curves = [((run.study.labels, name), run.batch_size, rows) for run in runs for name, rows in run.metrics.items()]
+    curves = grouped(
+        [(run, name) for run in runs for name in run.metrics], lambda curve: (curve[0].study.labels, curve[1])
+    )
     lines = []
-    for (_, metric), group in grouped(curves, lambda curve: curve[0]).items():
-        sizes = [size for _, size, _ in group]
-        small, large = min(sizes), max(sizes)
-        ends = [[rows for _, size, rows in group if size == end] for end in (small, large)]
+    for (_, metric), group in curves.items():
+        sizes = sorted({run.batch_size for run, _ in group})
+        ends = [[run.metrics[metric] for run, _ in group if run.batch_size == size] for size in (sizes[0], sizes[-1])]
         value = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
         few, many = (min(min(rows.step[rows.value <= value], default=math.inf) for rows in end) for end in ends)
-        if large > small and many > RISE * max(few, 1) and math.isfinite(many):
+        if len(sizes) > 1 and many > RISE * max(few, 1) and math.isfinite(many):
             lines.append(
-                f"{metric} {value:.4g} takes {many:,.0f} steps at a batch size of {large:,}, but {few:,.0f} at "
-                f"{small:,}. If these are epochs, state steps_per_epoch"
+                f"{metric} {value:.4g} takes {many:,.0f} steps at a batch size of {sizes[-1]:,}, but {few:,.0f} at "
+                f"{sizes[0]:,}. If these are epochs, state steps_per_epoch"
             )
     return lines
 
@@ -254,18 +247,11 @@ def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
 def _about(runs: Sequence[Run]) -> Fields:
     """Returns the columns about the machine: the devices of most runs, and the times of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
-    kind, count = Counter(devices).most_common(1)[0][0]
-    times = [run.seconds for run in runs if (run.device_kind, run.device_count) == (kind, count) and run.seconds]
-    about: Json = {"device_kind": kind, "device_count": count}
-    if times and count:
+    most = Counter(devices).most_common(1)[0][0]
+    times = [run.seconds for run, device in zip(runs, devices, strict=True) if device == most and run.seconds]
+    about: Json = {"device_kind": most[0], "device_count": most[1]}
+    if times and most[1]:
         steps, seconds = sum(run.steps for run in runs), float(np.median(times))
-        about |= {
-            "emulated": False,
-            "lanes": 1,
-            "lane_strategy": "map",
-            "shards": count,
-            "trial_steps": steps,
-            "train_seconds": seconds * steps,
-            "seconds_per_step": seconds,
-        }
+        about |= {"emulated": False, "lanes": 1, "lane_strategy": "map", "shards": most[1], "trial_steps": steps}
+        about |= {"train_seconds": seconds * steps, "seconds_per_step": seconds}
     return about
