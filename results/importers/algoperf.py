@@ -123,7 +123,7 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
         "device_kind": untrusted.text(metadata.get("gpu_model_name")),
         "device_count": untrusted.int_or_none(metadata.get("gpu_count"), 1),
     }
-    return Content(recorded, _trial_rows(trials, absent), _measurements(trials), about)
+    return Content(recorded, _trial_columns(trials, absent), _measurements(trials), about)
 
 
 def _first_metadata(trials: Sequence[LoggedTrial]) -> Fields:
@@ -199,7 +199,7 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
     }
 
 
-def _trial_rows(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> list[Row]:
+def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> Fields:
     rows = list[Row]()
     for trial in trials:
         status, reason = algoperf_trials.outcome(trial)
@@ -215,7 +215,9 @@ def _trial_rows(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> list[Ro
         rows.append(row | {name: untrusted.numeric(trial.metaparameters[name]) for name in names})
     numbers = {name for row in rows for name, value in row.items() if value is not None}
     rows = [{name: row[name] for name in row if name in numbers or name == "submission_seconds"} for row in rows]
-    return rows + [{"trial": number, "status": "INCOMPLETE", "reason": "lost"} for number in absent]
+    return recording.as_columns(
+        rows + [{"trial": number, "status": "INCOMPLETE", "reason": "lost"} for number in absent]
+    )
 
 
 def _measurements(trials: Sequence[LoggedTrial]) -> Fields:

@@ -9,22 +9,23 @@ import pyarrow.csv
 from results.bad_input import first_line
 from results.importers.untrusted import Unusable
 
-SMALLEST_BLOCK = 1 << 20  # bytes
+BLOCK = 1 << 20  # bytes; a longer line cannot be parsed
 LAST_STEP = 2**31 - 1
 
 
-def read(data: bytes, **conversion: Any) -> pa.Table:
+def read(data: bytes, block: int = BLOCK, **conversion: Any) -> pa.Table:
     """Returns the table in a CSV text.
 
     Args:
-      data: the text. All of it is one block, so the types of columns are inferred from all rows.
+      data: the text.
+      block: size of a block, in bytes. The types of columns that are not given are inferred from the first block.
       conversion: arguments of ``pyarrow.csv.ConvertOptions``.
 
     Raises:
       Unusable: the text cannot be parsed.
     """
     ending = b"" if data.endswith(b"\n") else b"\n"  # a header without a line end could not be parsed
-    reading = pyarrow.csv.ReadOptions(block_size=max(len(data), SMALLEST_BLOCK))
+    reading = pyarrow.csv.ReadOptions(block_size=block)
     try:
         convert = pyarrow.csv.ConvertOptions(**conversion)
         return pyarrow.csv.read_csv(source(data + ending), reading, convert_options=convert).combine_chunks()

@@ -135,13 +135,9 @@ def content(group: Sequence[ReferencePoint]) -> Content:
         _details(group, main, metaparameters),
         count,
     )
-    met = trials if samples else []
-    measurements = {
-        "trial": [trial["trial"] for trial in met],
-        "step": [trial["steps"] for trial in met],
-        METRIC: [0.0 for _ in met],
-    }
-    return Content(study, trials, measurements, {"device_kind": study.details["platform"]})
+    columns, met = recording.as_columns(trials), count if samples else 0
+    measurements = {"trial": range(met), "step": columns["steps"][:met], METRIC: [0.0] * met}
+    return Content(study, columns, measurements, {"device_kind": study.details["platform"]})
 
 
 def optimizer(metaparameters: Fields) -> str:
@@ -166,13 +162,13 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
       studies: the study of each group.
     """
     reasons = collections.Counter[str]()
-    for group in groups:
-        first = group[-1]
-        if first.samples is None and first.unit == "epochs":
-            size = f"an epoch's size {first.known.examples_source}"
-            reasons[f"{first.known.dataset}, {first.known.model}: kept without steps: {size}"] += 1
-        elif first.samples is None:
-            reasons[f"{first.known.model}: kept without steps: {first.unit_source}"] += 1
+    for *_, record in groups:
+        known = record.known
+        if record.samples is None and record.unit == "epochs":
+            size = f"an epoch's size {known.examples_source}"
+            reasons[f"{known.dataset}, {known.model}: kept without steps: {size}"] += 1
+        elif record.samples is None:
+            reasons[f"{known.model}: kept without steps: {record.unit_source}"] += 1
     lines = [f"{line} ({number_of(count, 'study')})" for line, count in reasons.items()]
     again = same_runs(studies)
     if again:

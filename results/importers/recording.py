@@ -34,13 +34,13 @@ class Content(NamedTuple):
 
     Attributes:
       study: the plan.
-      trials: rows of the trials table. Values outside the schema are float64, or None if they are missing.
+      trials: columns of the trials table by name, of equal length. Columns outside the schema are float64.
       measurements: columns of the measurements table by name, of equal length. Metrics are float64, as published.
       about: additional columns for the studies table, such as ``device_kind``.
     """
 
     study: Recorded
-    trials: Sequence[Row]
+    trials: Fields
     measurements: Fields
     about: Fields
 
@@ -167,13 +167,17 @@ def studies(study: Recorded, about: Fields) -> pa.Table:
     return schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {})
 
 
+def as_columns(rows: Sequence[Row]) -> Fields:
+    """Returns the columns of a table, given its rows. A value that a row lacks is None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
 def _tables(content: Content) -> Piece:
     study = content.study
-    names = dict.fromkeys(name for row in content.trials for name in row)
-    trials = {name: [row.get(name) for row in content.trials] for name in names}
     return Piece(
         studies(study, {"planned_trials": study.trials, **content.about}),
-        _build(schema.TRIALS, study, trials).sort_by("trial"),
+        _build(schema.TRIALS, study, content.trials).sort_by("trial"),
         _build(schema.MEASUREMENTS, study, content.measurements).sort_by(
             [("trial", "ascending"), ("step", "ascending")]
         ),

@@ -89,23 +89,19 @@ def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
     Args:
       counts: number of trials in each study, by folder.
     """
-    with PUBLISHED.open(newline="") as file:
-        rows = list(csv.DictReader(file))
     statuses = ("complete", "incomplete", "infeasible")
-    published = {f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}": row for row in rows}
-    lines = []
-    for path, row in published.items():
-        if path not in counts:
-            lines.append(f"{path}: missing")
-            continue
-        changes = [
-            f"{status} {count:,}, not {int(row[f'{status}_trials']):,}"
-            for status, count in zip(statuses, counts[path], strict=True)
-            if count != int(row[f"{status}_trials"])
-        ]
-        if changes:
-            lines.append(f"{path}: {'; '.join(changes)}")
-    return lines + [f"{path}: not in the table" for path in sorted(counts.keys() - published.keys())]
+    lines, unknown = [], dict(counts)
+    with PUBLISHED.open(newline="") as file:
+        for row in csv.DictReader(file):
+            path = f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}"
+            published = [int(row[f"{status}_trials"]) for status in statuses]
+            triples = zip(statuses, unknown.pop(path, ()), published, strict=False)
+            changes = [f"{status} {count:,}, not {most:,}" for status, count, most in triples if count != most]
+            if path not in counts:
+                changes = ["missing"]
+            if changes:
+                lines.append(f"{path}: {'; '.join(changes)}")
+    return lines + [f"{path}: not in the table" for path in sorted(unknown)]
 
 
 def _sha256(path: Folder, report: Report, *, any_checksum: bool) -> str:

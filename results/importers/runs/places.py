@@ -13,7 +13,8 @@ from results.importers.untrusted import ImportWarnings
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 20
 HIDDEN = "hidden"  # reason to skip a file
-_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w*)\}|\{|\}")
+_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\?|\{\w*\}|\{|\})")
+_ADJACENT = re.compile(r"(?:\{\w*\}|\*\*?|\?)\{\w*\}|\{\w*\}(?:\*\*/|\*\*?|\?)")
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
@@ -85,24 +86,19 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
       BadInput: a named part is invalid, repeated, or next to a wildcard or another named part. For example,
         ``bs{batch_size}*`` would not determine where the batch size ends.
     """
-    expression, at, names, before = "", 0, set[str](), ""
-    for token in _TOKEN.finditer(pattern):
-        if token.start() > at:
-            before = ""
-        expression += re.escape(pattern[at : token.start()])
-        at = token.end()
-        word, name = token[0], token[1]
-        if before and (name or before.startswith("{")):
-            raise BadInput(f"files: {pattern} has {before}{word}, but needs a fixed text between them, such as _ or -")
-        before = "" if word == "**/" and not name else word
-        if word in _WILDCARDS:
-            expression += _WILDCARDS[word]
-        elif not name or name in names or name[0].isdigit():
-            raise BadInput(f"files: {pattern} has {word}, but a named part is one name in braces, used once")
-        else:
-            expression += f"(?P<{name}>[^/]+?)"
-            names.add(name)
-    return re.compile(expression + re.escape(pattern[at:]))
+    adjacent = _ADJACENT.search(pattern)
+    if adjacent:
+        raise BadInput(f"files: {pattern} has {adjacent[0]}, but needs a fixed text between them, such as _ or -")
+    parts = _TOKEN.split(pattern)
+    expressions = [
+        f"(?P<{part[1:-1]}>[^/]+?)" if part.startswith(("{", "}")) else _WILDCARDS.get(part, re.escape(part))
+        for part in parts
+    ]
+    try:
+        return re.compile("".join(expressions))
+    except re.error:
+        braces = ", ".join(part for part in parts if part.startswith(("{", "}")))
+        raise BadInput(f"files: {pattern} has {braces}, but a named part is one name in braces, used once") from None
 
 
 def run_folder(place: Place, pattern: str) -> str:

@@ -241,7 +241,7 @@ def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
                 rows.setdefault((trial, step), {"trial": trial, "step": step})[name] = value
     names = ["trial", "step", *dict.fromkeys(name for run in numbered.values() for name in run.metrics)]
     measurements = {name: [row.get(name) for row in rows.values()] for name in names}
-    return Content(study, trials, measurements, _about(list(numbered.values())))
+    return Content(study, recording.as_columns(trials), measurements, _about(list(numbered.values())))
 
 
 def _about(runs: Sequence[Run]) -> Fields:

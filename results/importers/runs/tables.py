@@ -149,7 +149,8 @@ def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
         raise Unusable(f"has {count:,} columns")
     lines = data.split(b"\n")
     lines[1:] = [b"" if line == header else line for line in lines[1:]]
-    table = csv_text.read(b"\n".join(lines), null_values=NULLS, strings_can_be_null=True)
+    text = b"\n".join(lines)
+    table = csv_text.read(text, max(len(text), csv_text.BLOCK), null_values=NULLS, strings_can_be_null=True)
     line = np.flatnonzero([bool(line.strip()) for line in lines])[1:] + 1
     return _of_arrow(table, needed, line[: len(table)] if len(line) >= len(table) else None)._replace(is_text=True)
 

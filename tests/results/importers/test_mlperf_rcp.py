@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from results import durable, store
@@ -116,9 +115,9 @@ def test_units(
     one = mlperf_records.record("training_4.0.0", "x", given)
     content = mlperf_rcp.content([one])
     assert content.study.details["unit"] == unit
-    assert content.trials[0]["steps"] == steps
-    assert content.trials[0]["samples_to_converge"] == samples
-    assert content.trials[0]["epochs_to_converge"] == epochs
+    assert content.trials["steps"][0] == steps
+    assert content.trials["samples_to_converge"][0] == samples
+    assert content.trials["epochs_to_converge"][0] == epochs
     assert len(content.measurements["step"]) == (0 if steps is None else len(one.values))
 
 
@@ -160,7 +159,7 @@ def test_the_same_runs_told_more_fully_or_in_another_unit_are_one_study() -> Non
     samples = epochs | {"Epochs to converge": [1617 * 160, 2436 * 160, 3171 * 160]}  # 5 batches of 32, not 168 examples
     both = [mlperf_records.record(release, "x", r) for release, r in [("t_3.0.0", epochs), ("t_3.1.0", samples)]]
     (group,) = mlperf_rcp.merge(both)
-    assert [trial["steps"] for trial in mlperf_rcp.content(group).trials] == [1617 * 5, 2436 * 5, 3171 * 5]
+    assert mlperf_rcp.content(group).trials["steps"] == [1617 * 5, 2436 * 5, 3171 * 5]
     steps = record(Benchmark="sd", BS=512, **{"Epochs to converge": [5000, 5500]})
     images = record(Benchmark="stable_diffusion", BS=512, **{"Epochs to converge": [2560000, 2816000]})
     assert len(merged(("training_3.1.0", steps), ("training_4.0.0", images))) == 1
@@ -200,7 +199,7 @@ def test_epochs_are_the_sources_own_where_it_has_any() -> None:
     for records in ((epochs, samples), (samples, epochs)):
         both = [mlperf_records.record(f"training_{i}.0.0", "x", one) for i, one in enumerate(records, 1)]
         (group,) = mlperf_rcp.merge(both)
-        trials = pd.DataFrame(mlperf_rcp.content(group).trials).to_dict("list")
+        trials = mlperf_rcp.content(group).trials
         assert trials["epochs_to_converge"] == [1428.0, 1512.0, 1617.0]
         assert trials["samples_to_converge"] == [342720.0, 362880.0, 388080.0]
         assert trials["source_lists"] == [2.0, 2.0, 2.0]
