@@ -13,46 +13,46 @@ class _Message:
         root = self.number(0, 4)
         self.kind, self.header = self.number(self.field(root, 1), 1), self.inner(root, 2)
 
-    def number(self, at: int, size: int = 4, *, signed: bool = False) -> int:
-        return int.from_bytes(self.data[at : at + size], "little", signed=signed)
+    def number(self, position: int, size: int = 4, *, signed: bool = False) -> int:
+        return int.from_bytes(self.data[position : position + size], "little", signed=signed)
 
     def field(self, table: int, index: int) -> int:
         """Returns the position of a field of a table, or 0 if it is missing."""
         names = table - self.number(table, signed=True)
         place = 4 + 2 * index
-        within = self.number(names + place, 2) if place < self.number(names, 2) else 0
-        return table + within if within else 0
+        distance = self.number(names + place, 2) if place < self.number(names, 2) else 0
+        return table + distance if distance else 0
 
     def inner(self, table: int, index: int) -> int:
         """Returns the position of a field's table, string or list, or 0 if it is missing."""
-        at = self.field(table, index)
-        return at + self.number(at) if at else 0
+        position = self.field(table, index)
+        return position + self.number(position) if position else 0
 
     def size(self, table: int, index: int) -> int:
         """Returns the length of a string or a list."""
-        at = self.inner(table, index)
-        return self.number(at) if at else 0
+        position = self.inner(table, index)
+        return self.number(position) if position else 0
 
     def tables(self, table: int, index: int) -> Iterator[int]:
         """Yields the positions of the tables in a list."""
-        at = self.inner(table, index)
-        for place in range(at + 4, at + 4 + 4 * self.size(table, index), 4):
+        position = self.inner(table, index)
+        for place in range(position + 4, position + 4 + 4 * self.size(table, index), 4):
             yield place + self.number(place)
 
 
-def schema_bytes(data: bytes, most: int) -> int:
-    """Returns the memory that a schema needs, in bytes, or a number above ``most``. Parts of a schema may be shared."""
+def schema_bytes(data: bytes, limit: int) -> int:
+    """Returns the memory that a schema needs, in bytes, or a number above ``limit``. Parts may be shared."""
     message = _Message(data)
     total = 0
     waiting = [(message.header, 1, 2)]  # tables, with the indices of their fields for columns and metadata strings
-    while waiting and total <= most:
+    while waiting and total <= limit:
         table, columns, about = waiting.pop()
         if about == 6:  # a column with its name, and the time zone or numbers in its type
             total += message.size(table, 0)
             if message.number(message.field(table, 2), 1) in (10, 14):
                 total += 4 * message.size(message.inner(table, 3), 1)
         total += PER_COLUMN * (message.size(table, columns) + message.size(table, about))
-        if total <= most:
+        if total <= limit:
             total += sum(message.size(pair, 0) + message.size(pair, 1) for pair in message.tables(table, about))
             waiting += [(column, 5, 6) for column in message.tables(table, columns)]
     return total

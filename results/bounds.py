@@ -90,7 +90,9 @@ class Parquet:
         """
         names = self._names if columns is None else list(columns)
         groups = self.groups if groups is None else groups
-        decoded = self.check(names, groups)
+        decoded = self.decoded_bytes(names, groups)
+        if decoded > self._allowed:
+            raise TooLarge(f"it would take {decoded:,} bytes of memory, but its size allows {self._allowed:,}")
         if plain and decoded + self._longest_texts <= self._allowed:
             return self._file.read_row_groups(groups, names, use_threads=False)
         texts = [field.name for field in self.schema_arrow if _is_text(field.type)]
@@ -98,12 +100,8 @@ class Parquet:
         table = file.read_row_groups(groups, names, use_threads=False)
         return self._with_plain_texts(table, self._allowed - decoded, plain=plain)
 
-    def check(self, columns: Sequence[str], groups: Sequence[int]) -> int:
-        """Returns the decoded size of columns, in bytes (strings as dictionaries).
-
-        Raises:
-          TooLarge: the size exceeds the memory bound, or a column has an unsupported type.
-        """
+    def decoded_bytes(self, columns: Sequence[str], groups: Sequence[int]) -> int:
+        """Returns the decoded size of columns, in bytes (strings as dictionaries). Raises TooLarge for other types."""
         wanted = []
         self._longest_texts = total = 0  # bytes of expanded strings if each were as long as its whole dictionary
         for name in columns:
@@ -129,8 +127,6 @@ class Parquet:
                 if is_text:
                     dictionary = sum(size for size, is_dictionary in pages if is_dictionary)
                     self._longest_texts += rows * (dictionary + 4) + size
-        if total > self._allowed:
-            raise TooLarge(f"it would take {total:,} bytes of memory, but its size allows {self._allowed:,}")
         return total
 
     def _with_plain_texts(self, table: pa.Table, room: int, *, plain: bool) -> pa.Table:
@@ -147,8 +143,8 @@ class Parquet:
         return table.replace_schema_metadata(self.schema_arrow.metadata)
 
 
-def _footer_limits(source: Any, most: int) -> dict[str, int]:
-    """Returns limits for opening a Parquet file in PyArrow. Raises TooLarge if the footer could exceed ``most`` bytes.
+def _footer_limits(source: Any, limit: int) -> dict[str, int]:
+    """Returns limits for opening a Parquet file in PyArrow. Raises TooLarge if the footer could exceed ``limit`` bytes.
 
     A struct takes at least 3 bytes of the footer and 800 bytes of memory. Its last byte is zero, so the number of zero
     bytes bounds the number of structs. PyArrow allocates a list's declared length before reading the list, so lists are
@@ -165,16 +161,18 @@ def _footer_limits(source: Any, most: int) -> dict[str, int]:
     footer = source.read(length)
     for key in re.finditer(b"ARROW:schema", footer):
         try:
-            size, at = thrift.varint(footer, key.end() + 1)
-            schema = base64.b64decode(footer[at : at + size], validate=True)
-            if footer[key.end()] != 0x18 or footer[at + size] != 0 or schema[:4] != b"\xff" * 4:
+            size, start = thrift.varint(footer, key.end() + 1)
+            schema = base64.b64decode(footer[start : start + size], validate=True)
+            if footer[key.end()] != 0x18 or footer[start + size] != 0 or schema[:4] != b"\xff" * 4:
                 raise IndexError
         except (IndexError, binascii.Error):
             raise TooLarge("its footer has no readable schema") from None
         _check_schema(schema[8:])
     zeros = footer.count(b"\0")
-    if zeros * PER_STRUCT + length * PER_FOOTER_BYTE > most:
-        raise TooLarge(f"its footer of {length:,} bytes would take more memory than the {most:,} bytes its size allows")
+    if zeros * PER_STRUCT + length * PER_FOOTER_BYTE > limit:
+        raise TooLarge(
+            f"its footer of {length:,} bytes would take more memory than the {limit:,} bytes its size allows"
+        )
     return {"thrift_container_size_limit": max(16, length // 3), "thrift_string_size_limit": max(16, length)}
 
 
@@ -252,15 +250,15 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, is_text: bool) -> Iter
     Raises:
       TooLarge: a page has an unsupported header or encoding.
     """
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-        at = chunk.dictionary_page_offset
-    end = at + chunk.total_compressed_size
-    while 0 <= at < end and chunk.num_values > 0:  # an empty column has no pages
-        for most in (MOST_FIRST, MOST_PAGE_HEADER):
-            source.seek(at)
+    position = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < position:
+        position = chunk.dictionary_page_offset
+    end = position + chunk.total_compressed_size
+    while 0 <= position < end and chunk.num_values > 0:  # an empty column has no pages
+        for limit in (MOST_FIRST, MOST_PAGE_HEADER):
+            source.seek(position)
             with contextlib.suppress(IndexError, RecursionError):
-                fields, length = thrift.struct(source.read(min(most, end - at)))
+                fields, length = thrift.struct(source.read(min(limit, end - position)))
                 break
         else:
             raise TooLarge("a page of it has no readable header")
@@ -272,15 +270,15 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, is_text: bool) -> Iter
         if is_text and encoding not in _PLAIN_ENCODINGS:
             raise TooLarge("its texts have an unsupported encoding")
         yield sizes[0], 7 in fields  # type: ignore[misc]
-        at += length + sizes[1]  # type: ignore[operator]
+        position += length + sizes[1]  # type: ignore[operator]
 
 
 def _check_schema(data: bytes) -> None:
     """Raises TooLarge if an Arrow schema needs more memory than its size allows."""
     count = _small_schema_bytes if len(data) <= _KEPT_SCHEMA else arrow_messages.schema_bytes
-    most = allowed(len(data))
-    if count(data, most) > most:
-        raise TooLarge(f"its columns would take more memory than the {most:,} bytes its size allows")
+    limit = allowed(len(data))
+    if count(data, limit) > limit:
+        raise TooLarge(f"its columns would take more memory than the {limit:,} bytes its size allows")
 
 
 # The studies of a store share a few schemas, so checks of small schemas are cached.

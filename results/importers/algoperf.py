@@ -138,8 +138,10 @@ def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Im
         where = untrusted.display_path(place.folder, path)
         earlier = first.setdefault(trial.number, trial)
         if earlier is not trial:
-            other = untrusted.display_path(earlier.folder, path)
-            warnings.add(where, f"repeats {other}" if _alike(trial, earlier) else f"contradicts {other}, which is kept")
+            kept_place = untrusted.display_path(earlier.folder, path)
+            warnings.add(
+                where, f"repeats {kept_place}" if _alike(trial, earlier) else f"contradicts {kept_place}, which is kept"
+            )
             continue
         faults = list(trial.faults)
         if key.ruleset == EXTERNAL and METAPARAMETERS not in place.names:
@@ -165,12 +167,12 @@ def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
 
 def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
     """Returns the batch sizes from the submission's code, which is in the folder `submissions` next to `logs`."""
-    above = next((p for p in folder.parents if p.name == "logs"), None)
-    if above is None:
+    logs = next((p for p in folder.parents if p.name == "logs"), None)
+    if logs is None:
         return {}
-    source = above.parent / "submissions" / key.ruleset / key.submission / "submission.py"
+    source = logs.parent / "submissions" / key.ruleset / key.submission / "submission.py"
     try:
-        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, above.parent, 1 << 20).decode())
+        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, logs.parent, 1 << 20).decode())
     except (Unusable, UnicodeDecodeError):
         return {}
 

@@ -211,18 +211,18 @@ def places(path: Folder, warnings: ImportWarnings) -> dict[Key, list[TrialFolder
 
 def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]:
     """Returns the key of a trial's study, and whether its workload is known only from the flags."""
-    above = list(folder.parts[:-1])
-    workload = _WORKLOAD.fullmatch(above[-1] if above else "")
+    parts = list(folder.parts[:-1])
+    workload = _WORKLOAD.fullmatch(parts[-1] if parts else "")
     if workload:
         name, framework = workload[1], workload[2]
-        above.pop()
+        parts.pop()
     else:
         name, framework = _from_flags(folder, files, root)
-    number = next((part for part in reversed(above) if _STUDY.fullmatch(part)), "study_0")
-    ruleset = next((part for part in reversed(above) if part in _RULESETS), "unstated")
-    others = [part for part in above if not _STUDY.fullmatch(part) and part not in (ruleset, "logs")]
-    leaderboard = next((part for part, below in reversed(list(pairwise(above))) if below == "logs"), "unstated")
-    return Key(leaderboard, ruleset, others[-1] if others else "unstated", number, name, framework), not workload
+    number = next((part for part in reversed(parts) if _STUDY.fullmatch(part)), "study_0")
+    ruleset = next((part for part in reversed(parts) if part in _RULESETS), "unstated")
+    names = [part for part in parts if not _STUDY.fullmatch(part) and part not in (ruleset, "logs")]
+    leaderboard = next((part for part, child in reversed(list(pairwise(parts))) if child == "logs"), "unstated")
+    return Key(leaderboard, ruleset, names[-1] if names else "unstated", number, name, framework), not workload
 
 
 def _from_flags(folder: Folder, files: Iterable[str], root: Folder) -> tuple[str, str]:

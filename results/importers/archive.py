@@ -137,21 +137,21 @@ def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
     """Yields the files in a folder before those in its subfolders. Links are never followed."""
     waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
     while waiting:
-        below, folder = waiting.pop()
+        prefix, folder = waiting.pop()
         folders = []
         with contextlib.ExitStack() as stack:
             try:
                 opened = stack.enter_context(untrusted.open_folder(folder, root))
                 entries = sorted(opened.entries())
             except (OSError, Unusable) as error:
-                yield ArchiveEntry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
+                yield ArchiveEntry(prefix or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
                 continue
             for name, kind, size, _ in entries:
                 if kind != "folder":
                     odd = _ODD.get(kind, "")
-                    yield ArchiveEntry(f"{below}{name}", size, odd, functools.partial(opened.read, name, size))
-                elif below.count("/") >= DEEPEST:
-                    yield ArchiveEntry(f"{below}{name}", 0, "a folder nested too deep", bytes)
+                    yield ArchiveEntry(f"{prefix}{name}", size, odd, functools.partial(opened.read, name, size))
+                elif prefix.count("/") >= DEEPEST:
+                    yield ArchiveEntry(f"{prefix}{name}", 0, "a folder nested too deep", bytes)
                 else:
-                    folders.append((f"{below}{name}/", folder / name))
+                    folders.append((f"{prefix}{name}/", folder / name))
         waiting += reversed(folders)

@@ -73,14 +73,14 @@ def _header(line: bytes, columns: Columns) -> tuple[dict[str, str], list[str]]:
         raise Unusable("has a first line that is not a header") from None
     if len(names) > MOST_COLUMNS:
         raise Unusable(f"has {len(names):,} columns")
-    ours = {name: "step" if name == "step" else columns(name) for name in names}
-    taken = {name: our_name for name, our_name in ours.items() if our_name is not None}
+    renamed = {name: "step" if name == "step" else columns(name) for name in names}
+    taken = {name: our_name for name, our_name in renamed.items() if our_name is not None}
     if "step" not in taken:
         raise Unusable("has no column step")
     for name in names:
         if name in taken and (names.count(name) > 1 or list(taken.values()).count(taken[name]) > 1):
             raise Unusable(f"has column {brief(name)} twice")
-    return taken, [name for name in ours if name not in taken]
+    return taken, [name for name in renamed if name not in taken]
 
 
 def _rows(text: bytes, names: Mapping[str, str]) -> pa.Table:

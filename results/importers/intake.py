@@ -171,14 +171,14 @@ class Intake:
 
     def check_bounds(self) -> None:
         """Raises Broken if the archive is larger than any published archive."""
-        for what, count, most in (
+        for what, count, limit in (
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
             ("faults", len(self.warnings.lines), MOST_WARNINGS),
             ("bytes of study.json", self._configured, MOST_CONFIGURED),
         ):
-            if count > most:
-                raise Broken(f"it holds more than {most:,} {what}")
+            if count > limit:
+                raise Broken(f"it holds more than {limit:,} {what}")
 
     def _refuse(self, study: PartialStudy, why: str) -> None:
         self.warnings.add(study.path, why)
@@ -240,10 +240,10 @@ class Intake:
         study.writing = self._pool.submit(_save, study.writing, self._folder, batch)
         self._under_way.append(_UnderWay(study, size, study.writing))
 
-    def _settle(self, most: int) -> None:
-        """Waits until at most ``most`` bytes are being stored, and collects the results of finished batches."""
+    def _settle(self, limit: int) -> None:
+        """Waits until at most ``limit`` bytes are being stored, and collects the results of finished batches."""
         while self._under_way and (
-            most == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > most
+            limit == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > limit
         ):
             study, _, future = self._under_way.popleft()
             stored = future.result()

@@ -64,20 +64,22 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
         warnings.report(report, most=1)
         return 1
     stores.check_destination(store)
-    contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
+    contents = [
+        content._replace(study=stores.with_stored_name(store, content.study)) for content in map(content, groups)
+    ]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
     progress = tqdm(present + new, "mlperf-rcp", unit="study", disable=None)
     saved = [recording.save(store, content) for content in progress]
     warnings.report(report)
     recording.report_changes(saved, report, source="the import", kept=_KEPT)
-    for line in notes(groups, [each.study for each in contents]):
+    for line in notes(groups, [content.study for content in contents]):
         report(line)
     older = len(contents) - len(saved)
     if older:
         report(
             f"{number_of(older, 'study')} stored from fewer or other releases (import into a new store to combine all)"
         )
-    trials = sum(each.study.trials for each in new)
+    trials = sum(content.study.trials for content in new)
     report(
         f"{number_of(len(records), 'record')}: {number_of(len(groups), 'study')}, {len(new)} new "
         f"({number_of(trials, 'trial')}), {len(groups) - len(new)} already present; "
@@ -89,25 +91,25 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
 def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
     """Groups equal records into studies. See the module docstring."""
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
-    for each in records:
-        candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
+    for record in records:
+        candidates = groups.setdefault((record.known.dataset, record.known.model, record.batch_size), [])
         for group in candidates:
-            if all(_same(each, member) for member in group):
-                group.append(each)
+            if all(_same(record, member) for member in group):
+                group.append(record)
                 break
         else:
-            candidates.append([each])
+            candidates.append([record])
     return [group for candidates in groups.values() for group in candidates]
 
 
 def content(group: Sequence[ReferencePoint]) -> Content:
     """Returns the study for equal records. Uses the record with the most information about its runs."""
     main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
-    known, samples, count = main.known, main.samples or (), len(main.values)
+    benchmark, samples, count = main.known, main.samples or (), len(main.values)
     metaparameters = {name: value for record in group for name, value in record.metaparameters.items()}
     epochs = max((list(record.values) for record in group if record.unit == "epochs"), key=len, default=[])
-    if known.examples:  # prefers epochs stated in the source
-        epochs += [value / known.examples for value in samples[len(epochs) :]]
+    if benchmark.examples:  # prefers epochs stated in the source
+        epochs += [value / benchmark.examples for value in samples[len(epochs) :]]
     lists = _lists(group)
     trials = []
     for i in range(count):
@@ -127,8 +129,8 @@ def content(group: Sequence[ReferencePoint]) -> Content:
         trials.append(trial)
     study = Recorded(
         SOURCE,
-        known.dataset,
-        known.model,
+        benchmark.dataset,
+        benchmark.model,
         optimizer(metaparameters),
         main.batch_size,
         SearchSpace({}),
@@ -151,7 +153,7 @@ def optimizer(metaparameters: Fields) -> str:
 
 def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
     """Returns the distinct source lists that a study combines."""
-    return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
+    return [values for _, values in dict.fromkeys((record.unit, record.values) for record in group)]
 
 
 def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
@@ -163,18 +165,18 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
     """
     reasons = collections.Counter[str]()
     for *_, record in groups:
-        known = record.known
+        benchmark = record.known
         if record.samples is None and record.unit == "epochs":
-            size = f"an epoch's size {known.examples_source}"
-            reasons[f"{known.dataset}, {known.model}: kept without steps: {size}"] += 1
+            size = f"an epoch's size {benchmark.examples_source}"
+            reasons[f"{benchmark.dataset}, {benchmark.model}: kept without steps: {size}"] += 1
         elif record.samples is None:
-            reasons[f"{known.model}: kept without steps: {record.unit_source}"] += 1
+            reasons[f"{benchmark.model}: kept without steps: {record.unit_source}"] += 1
     lines = [f"{line} ({number_of(count, 'study')})" for line, count in reasons.items()]
-    again = same_runs(studies)
-    if again:
+    repeats = same_runs(studies)
+    if repeats:
         lines.append(
-            f"{len(again)} lists are kept twice, because their metaparameters contradict each other: "
-            + "; ".join(" and ".join(names) for names in again)
+            f"{len(repeats)} lists are kept twice, because their metaparameters contradict each other: "
+            + "; ".join(" and ".join(names) for names in repeats)
         )
     joined = [study.name for group, study in zip(groups, studies, strict=True) if len(_lists(group)) > 1]
     if joined:
@@ -189,13 +191,13 @@ def _split(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[lis
     """Splits studies into those already stored from the same records, and those without a stored record."""
     plans = {study.plan_json for study in stored}
     places = {place for study in stored for place in study.details.get("records", ())}
-    present = [each for each in contents if each.study.plan_json in plans]
-    others = [each for each in contents if each.study.plan_json not in plans]
-    return present, [each for each in others if places.isdisjoint(each.study.details["records"])]
+    present = [content for content in contents if content.study.plan_json in plans]
+    unstored = [content for content in contents if content.study.plan_json not in plans]
+    return present, [content for content in unstored if places.isdisjoint(content.study.details["records"])]
 
 
 def _details(group: Sequence[ReferencePoint], record: ReferencePoint, metaparameters: Fields) -> Fields:
-    known = record.known
+    benchmark = record.known
     about = {
         key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)
     }
@@ -213,8 +215,8 @@ def _details(group: Sequence[ReferencePoint], record: ReferencePoint, metaparame
         "target": "the benchmark's own quality target, which the source does not state",
         "unit": record.unit,
         "unit_source": record.unit_source,
-        "training_examples": known.examples,
-        "training_examples_source": known.examples_source,
+        "training_examples": benchmark.examples,
+        "training_examples_source": benchmark.examples_source,
         "steps": rule if record.samples else "not known",
         "evaluation_samples": _spacing(record),
         "runs": digest({"unit": record.unit, "values": [str(value) for value in record.values]})[:16],
@@ -233,16 +235,16 @@ def _spacing(record: ReferencePoint) -> float | None:
     return float(spacing) if spacing >= record.batch_size else None
 
 
-def _same(one: ReferencePoint, other: ReferencePoint) -> bool:
+def _same(first: ReferencePoint, second: ReferencePoint) -> bool:
     """Returns whether two records with equal benchmark and batch size have equal runs and compatible metaparameters."""
-    shared = one.metaparameters.keys() & other.metaparameters.keys()
-    if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):
+    shared = first.metaparameters.keys() & second.metaparameters.keys()
+    if any(first.metaparameters[name] != second.metaparameters[name] for name in shared):
         return False
-    if len(shared) < min(len(one.metaparameters), len(other.metaparameters)):
+    if len(shared) < min(len(first.metaparameters), len(second.metaparameters)):
         return False
-    a, b = (one.samples, other.samples) if one.samples and other.samples else (one.values, other.values)
-    if (one.samples is None) == (other.samples is None) and all(x == y for x, y in zip(a, b, strict=False)):
-        return one.samples is not None or one.unit == other.unit
-    if one.unit == other.unit or len(a) != len(b) or len(set(a)) < 3:
+    a, b = (first.samples, second.samples) if first.samples and second.samples else (first.values, second.values)
+    if (first.samples is None) == (second.samples is None) and all(x == y for x, y in zip(a, b, strict=False)):
+        return first.samples is not None or first.unit == second.unit
+    if first.unit == second.unit or len(a) != len(b) or len(set(a)) < 3:
         return False
-    return len({x / y for x, y in zip(one.values, other.values, strict=True)}) == 1
+    return len({x / y for x, y in zip(first.values, second.values, strict=True)}) == 1

@@ -80,12 +80,12 @@ def unit_of(name: str, release: str, key: str, largest: float) -> tuple[str, str
     """
     if key in ("samples", "tokens", "steps"):
         return key, "the record"
-    known = benchmark_of(name, release)
+    benchmark = benchmark_of(name, release)
     if name == "sd":
         return "steps", "release 4.0.0 lists the same runs times the batch size, as samples"
-    if known is BENCHMARKS["unet3d"] and largest > _LONGEST_UNET3D:
+    if benchmark is BENCHMARKS["unet3d"] and largest > _LONGEST_UNET3D:
         return "samples", f"more than {_LONGEST_UNET3D} epochs is not convergence under MLPerf's training rules"
-    return known.unit, known.unit_source
+    return benchmark.unit, benchmark.unit_source
 
 
 class ReferencePoint(NamedTuple):
@@ -118,10 +118,10 @@ class ReferencePoint(NamedTuple):
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
         """Returns the number of training examples of each run, or None if the unit or epoch size is unknown."""
-        known = self.known
-        scale = {"samples": 1, "steps": self.batch_size, "epochs": known.examples or 0}.get(self.unit, 0)
-        if self.unit == "tokens" and known.tokens:
-            return tuple(value / known.tokens for value in self.values)
+        benchmark = self.known
+        scale = {"samples": 1, "steps": self.batch_size, "epochs": benchmark.examples or 0}.get(self.unit, 0)
+        if self.unit == "tokens" and benchmark.tokens:
+            return tuple(value / benchmark.tokens for value in self.values)
         return tuple(value * scale for value in self.values) if scale else None
 
 
@@ -188,7 +188,7 @@ def _plain(value: object, depth: int = 0) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, list) and depth < 3 and len(value) <= untrusted.MOST_METAPARAMETERS:
-        return [_plain(each, depth + 1) for each in value]
+        return [_plain(element, depth + 1) for element in value]
     numeric = untrusted.numeric(value)
     if numeric is None and not isinstance(value, str):
         raise Unusable(f"has a metaparameter of an unsupported type: {untrusted.brief(value)}")

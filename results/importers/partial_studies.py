@@ -190,9 +190,11 @@ def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collec
     data = {
         "study": [study.name for _ in ids],
         "trial": ids,
-        "status": [each.status for each in endings],
-        "reason": ["lost" if t in lost else _REASONS.get(each.status) for t, each in zip(ids, endings, strict=True)],
-        "steps": [each.steps for each in endings],
+        "status": [ending.status for ending in endings],
+        "reason": [
+            "lost" if t in lost else _REASONS.get(ending.status) for t, ending in zip(ids, endings, strict=True)
+        ],
+        "steps": [ending.steps for ending in endings],
     }
     data |= {name: [values.get(name) for values in metaparameters] for name in names}
     return schema.build(schema.TRIALS, data, dict.fromkeys(names, pa.float64()))

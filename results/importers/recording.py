@@ -68,8 +68,8 @@ class Saved(NamedTuple):
         if self.names or not texts:
             return [f"{self.names[trial]}: {text}" for trial, text in texts.items()]
         trial, text = next(iter(texts.items()))
-        more = f", and {len(texts) - 1} more trials" if len(texts) > 1 else ""
-        return [f"{self.study.name}: trial {trial}: {text}{more}"]
+        remainder = f", and {len(texts) - 1} more trials" if len(texts) > 1 else ""
+        return [f"{self.study.name}: trial {trial}: {text}{remainder}"]
 
 
 def report_changes(
@@ -105,8 +105,8 @@ def complement(values: np.ndarray) -> np.ndarray:
     Returns:
       float64 of the same shape. NaN stays NaN.
     """
-    whole = np.rint(values * _DECIMALS)
-    return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)
+    scaled = np.rint(values * _DECIMALS)
+    return np.where(scaled / _DECIMALS == values, (_DECIMALS - scaled) / _DECIMALS, 1 - values)
 
 
 def may_be_column(name: str) -> bool:
@@ -168,7 +168,7 @@ def studies(study: Recorded, about: Fields) -> pa.Table:
 
 
 def as_columns(rows: Sequence[Row]) -> Fields:
-    """Returns the columns of a table, given its rows. A value that a row lacks is None."""
+    """Returns the columns of a table, given its rows. A value that a row lacks is null."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 

@@ -128,20 +128,20 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
         raise Unusable("has parameters of an unknown form")
     values = {}
     for name, value in parameters.items():
-        own, numeric_value = metaparameter(name), numeric(value)
-        if numeric_value is None or own in values:
+        column, numeric_value = metaparameter(name), numeric(value)
+        if numeric_value is None or column in values:
             raise Unusable(f"has {brief(name)} = {brief(value)}, which is not a number")
-        values[own] = numeric_value
+        values[column] = numeric_value
     return TrialMetadata(status, int_or_none(steps, 0), values)
 
 
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
     """Returns the column name for a metaparameter: its own name, with a prefix if this name is reserved."""
-    own = f"metaparameter_{name}" if name in kinds.reserved() else name
-    if not recording.may_be_column(own):
+    column = f"metaparameter_{name}" if name in kinds.reserved() else name
+    if not recording.may_be_column(column):
         raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
-    return own
+    return column
 
 
 def as_errors(curves: pa.Table) -> pa.Table:

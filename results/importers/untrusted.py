@@ -238,15 +238,15 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-def int_or_none(value: object, least: int, most: int = 2**31 - 1) -> int | None:
+def int_or_none(value: object, low: int, high: int = 2**31 - 1) -> int | None:
     """Returns an integer in a range, or None. 32.0 counts as an integer."""
     finite = number(value)
-    return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None
+    return int(finite) if finite is not None and finite.is_integer() and low <= finite <= high else None
 
 
-def text(value: object, most: int = 200) -> str | None:
-    """Returns a string, truncated to ``most`` characters, or None if it is blank or not a string."""
-    return value[:most] if isinstance(value, str) and value.strip() else None
+def text(value: object, longest: int = 200) -> str | None:
+    """Returns a string, truncated to ``longest`` characters, or None if it is blank or not a string."""
+    return value[:longest] if isinstance(value, str) and value.strip() else None
 
 
 def word(name: str, otherwise: str) -> str:

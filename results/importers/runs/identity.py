@@ -98,7 +98,7 @@ def without_copies(runs: Sequence[Run]) -> list[Run]:
     originals = _Heads[Run]()
     kept = set[int]()
     for run in sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values())):
-        if not any(starts(run.logged, other.logged) for other in originals.near(run.key, run.logged)):
+        if not any(starts(run.logged, original.logged) for original in originals.near(run.key, run.logged)):
             kept.add(id(run))
             originals.add(run, run.key, run.logged)
     return [run for run in runs if id(run) in kept]
@@ -116,7 +116,7 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     by_key = grouped(sorted(trials), lambda number: trials[number].key)
     same_key = {key: iter(numbers) for key, numbers in by_key.items()}
     numbered, shorter = dict[int, Run](), dict[int, Run]()
-    extended, others = set[int](), list[tuple[Run, Iterator[int]]]()
+    extended, unmatched = set[int](), list[tuple[Run, Iterator[int]]]()
     for run in runs:
         counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
         versions = (run.logged, counted, run.metrics)
@@ -132,9 +132,9 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
             shorter[longer[0]] = run
         else:
             similar = iter([number for number in candidates if _is_similar(trials[number], run)])
-            others.append((run, similar if run.seed is None else same_key.get(run.key, similar)))
+            unmatched.append((run, similar if run.seed is None else same_key.get(run.key, similar)))
     new = []
-    for run, stored in others:
+    for run, stored in unmatched:
         number = next((number for number in stored if number not in numbered), -1)
         if number < 0:
             new.append(run)
@@ -148,9 +148,9 @@ def _heads(key: Key, curves: Curves) -> dict[Head, bool]:
     """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
     heads = {}
     for name, rows in curves.items():
-        n, most = 1, (len(rows.step) + 1) // 2
-        while n <= most:
-            heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > most
+        n, half = 1, (len(rows.step) + 1) // 2
+        while n <= half:
+            heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > half
             n *= 2
     return heads
 
@@ -184,5 +184,5 @@ def _continues(trial: StoredTrial, run: Run) -> bool:
 
 def _is_start(stored: Series, run: Run, metric: str, steps: int) -> bool:
     rows = series.without_restarts(run.logged[metric])[0]
-    then = series.averaged(rows.where(rows.step <= steps))[0]
-    return any(stored.starts(curve) for curve in (run.metrics[metric], rows, then))
+    stored_average = series.averaged(rows.where(rows.step <= steps))[0]
+    return any(stored.starts(curve) for curve in (run.metrics[metric], rows, stored_average))

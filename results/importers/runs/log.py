@@ -80,13 +80,13 @@ def number(key: str, field: Field, log: Log) -> float:
     return value
 
 
-def integer(key: str, field: Field | None, log: Log, least: int, most: int = MOST_STEPS) -> int | None:
+def integer(key: str, field: Field | None, log: Log, low: int, high: int = MOST_STEPS) -> int | None:
     """Looks up an optional integer. Raises Unusable if the value is not an integer in this range."""
     if field is None:
         return None
-    value = untrusted.int_or_none(number(key, field, log), least, most)
+    value = untrusted.int_or_none(number(key, field, log), low, high)
     if value is None:
-        raise Unusable(f"has {key} {brief(look_up(field, log))}, which is not an integer from {least} to {most}")
+        raise Unusable(f"has {key} {brief(look_up(field, log))}, which is not an integer from {low} to {high}")
     return value
 
 

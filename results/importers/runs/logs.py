@@ -62,8 +62,8 @@ def _of_file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log]:
     if data.startswith(GZIP):
         raise Unusable("is compressed. Decompress it first.")
     config = _config(first, run_map, root)
-    whole = _without_cut_line(data, run_map.format, first.name)
-    table = _table(whole, run_map.format, first.name, _needed(run_map), run_map.line)
+    text = _without_cut_line(data, run_map.format, first.name)
+    table = _table(text, run_map.format, first.name, _needed(run_map), run_map.line)
     is_read = False
     for run, rows in _runs(table, run_map):
         name = first.path if run is None else f"{first.path}:{untrusted.word(run, 'unnamed')}"
@@ -72,7 +72,7 @@ def _of_file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log]:
             is_read = True
         except Unusable as error:
             yield Log(name, first, fault=str(error))
-    if is_read and len(whole) < len(data):
+    if is_read and len(text) < len(data):
         yield Log(first.path, first, fault="its last line has no newline and was left out")
 
 
@@ -127,11 +127,11 @@ def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     parts: dict[str, list[Series]] = {}
     config: Json = {}
     for place in places:
-        below = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
+        subfolder = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
         tags, hyperparameters = tensorboard.read(place.read(root))
         config |= hyperparameters
         for tag, rows in tags.items():
-            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(rows)
+            parts.setdefault(f"{subfolder}/{tag}" if subfolder else tag, []).append(rows)
     if not parts:
         raise Unusable("has no scalars")
     joined = {tag: series.joined(rows) for tag, rows in parts.items()}
@@ -187,8 +187,8 @@ def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, ru
     ordered = tags[counter].where(np.argsort(tags[counter].step, kind="stable"))
     if not np.isfinite(ordered.value).any():
         raise Unusable("has no row with a step")
-    at = np.searchsorted(ordered.step, rows.step, "right") - 1
-    return np.where(ordered.step[at] == rows.step, ordered.value[at], np.nan)
+    index = np.searchsorted(ordered.step, rows.step, "right") - 1
+    return np.where(ordered.step[index] == rows.step, ordered.value[index], np.nan)
 
 
 def _counted(rows: Series, filled: np.ndarray, metric: str, log: Log, run_map: RunMap) -> Series:
@@ -273,12 +273,12 @@ def _of_table(log: Log, table: Table, run_map: RunMap) -> Log:
     if run_map.seconds and column in columns:  # an index that pandas wrote has no name
         seconds = table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
     order = seconds if np.isfinite(seconds).all() else number
-    every = Series(number, seconds, np.zeros(len(number)), order)
+    rows = Series(number, seconds, np.zeros(len(number)), order)
     tags = {}
     for name in columns:
         values, is_logged = table.numbers(name, strict=name in metrics or name in counters_of_rows)
-        tags[name] = every._replace(value=values).where(is_logged)
-    return _with_steps(log, {**tags, "": every}, run_map, table.filled)
+        tags[name] = rows._replace(value=values).where(is_logged)
+    return _with_steps(log, {**tags, "": rows}, run_map, table.filled)
 
 
 def _constant(name: str, column: np.ndarray) -> Any:
@@ -312,7 +312,7 @@ def parse_config(data: bytes) -> Fields:
         raise Unusable(f"is not JSON or YAML ({first_line(error)[:80]})") from None
     if not isinstance(content, dict):
         raise Unusable("has no keys")
-    entries = {str(name): each for name, each in content.items() if name not in ("wandb_version", "_wandb")}
-    if entries and all(isinstance(each, dict) and "value" in each for each in entries.values()):
-        return {name: each["value"] for name, each in entries.items()}
+    entries = {str(name): value for name, value in content.items() if name not in ("wandb_version", "_wandb")}
+    if entries and all(isinstance(value, dict) and "value" in value for value in entries.values()):
+        return {name: value["value"] for name, value in entries.items()}
     return entries

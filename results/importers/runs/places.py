@@ -59,7 +59,7 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
       BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.
     """
     expression = compile_pattern(pattern)
-    found = []
+    places = []
     for folder, names in [(root.parent, [root.name])] if root.is_file() else untrusted.files(root, warnings):
         for name in names:
             path = untrusted.relative(folder / name, root) or name
@@ -67,10 +67,10 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
             if match and _is_hidden(path, pattern):
                 warnings.skipped[HIDDEN] += 1
             elif match:
-                found.append(Place(folder, name, path, match.groupdict()))
-        if len(found) > MOST_FILES:
+                places.append(Place(folder, name, path, match.groupdict()))
+        if len(places) > MOST_FILES:
             raise BadInput(f"files: {pattern} matches more than {MOST_FILES:,} files. Import fewer at a time.")
-    return sorted(found, key=lambda place: place.path)
+    return sorted(places, key=lambda place: place.path)
 
 
 def _is_hidden(path: str, pattern: str) -> bool:
@@ -103,6 +103,6 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 def run_folder(place: Place, pattern: str) -> str:
     """Returns the folder of a run with several files: up to the last ``**/`` of the pattern, or the file's folder."""
-    above = pattern.rpartition("**/")[0]
+    prefix = pattern.rpartition("**/")[0]
     folders = place.path.split("/")
-    return "/".join(folders[: above.count("/")] if above and "**" not in above else folders[:-1])
+    return "/".join(folders[: prefix.count("/")] if prefix and "**" not in prefix else folders[:-1])

@@ -92,11 +92,11 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     counters.check(log, run_map)
     series = dict(logged.oldest_first({**log.series, "": log.rows})) if log.series else {"": log.rows}
     log = log._replace(rows=series.pop(""), series=series)
-    whole = {metric.name: _as_error(series[metric.tag], metric) for metric in run_map.metrics if metric.tag in series}
-    if not whole:
+    errors = {metric.name: _as_error(series[metric.tag], metric) for metric in run_map.metrics if metric.tag in series}
+    if not errors:
         raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {log.first_names or 'no columns'}")
     metrics, left_out, smooth = {}, Counter[str](), []
-    for name, rows in whole.items():
+    for name, rows in errors.items():
         metrics[name], dropped = logged.without_restarts(rows)
         left_out.update(dropped)
         if not raw:
@@ -124,7 +124,7 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
         {name: number(name, field, log) for name, field in run_map.metaparameters.items()},
         steps,
         metrics,
-        whole,
+        errors,
         left_out,
         status,
         reason,
@@ -221,11 +221,13 @@ def rising(runs: Sequence[Run]) -> list[str]:
         sizes = sorted({run.batch_size for run, _ in group})
         ends = [[run.metrics[metric] for run, _ in group if run.batch_size == size] for size in (sizes[0], sizes[-1])]
         value = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
-        few, many = (min(min(rows.step[rows.value <= value], default=math.inf) for rows in end) for end in ends)
-        if len(sizes) > 1 and many > RISE * max(few, 1) and math.isfinite(many):
+        first_step, last_step = (
+            min(min(rows.step[rows.value <= value], default=math.inf) for rows in end) for end in ends
+        )
+        if len(sizes) > 1 and last_step > RISE * max(first_step, 1) and math.isfinite(last_step):
             lines.append(
-                f"{metric} {value:.4g} takes {many:,.0f} steps at a batch size of {sizes[-1]:,}, but {few:,.0f} at "
-                f"{sizes[0]:,}. If these are epochs, state steps_per_epoch"
+                f"{metric} {value:.4g} takes {last_step:,.0f} steps at a batch size of {sizes[-1]:,}, but "
+                f"{first_step:,.0f} at {sizes[0]:,}. If these are epochs, state steps_per_epoch"
             )
     return lines
 
@@ -247,11 +249,11 @@ def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
 def _about(runs: Sequence[Run]) -> Fields:
     """Returns the columns about the machine: the devices of most runs, and the times of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
-    most = Counter(devices).most_common(1)[0][0]
-    times = [run.seconds for run, device in zip(runs, devices, strict=True) if device == most and run.seconds]
-    about: Json = {"device_kind": most[0], "device_count": most[1]}
-    if times and most[1]:
+    device = Counter(devices).most_common(1)[0][0]
+    times = [run.seconds for run, device in zip(runs, devices, strict=True) if device == device and run.seconds]
+    about: Json = {"device_kind": device[0], "device_count": device[1]}
+    if times and device[1]:
         steps, seconds = sum(run.steps for run in runs), float(np.median(times))
-        about |= {"emulated": False, "lanes": 1, "lane_strategy": "map", "shards": most[1], "trial_steps": steps}
+        about |= {"emulated": False, "lanes": 1, "lane_strategy": "map", "shards": device[1], "trial_steps": steps}
         about |= {"train_seconds": seconds * steps, "seconds_per_step": seconds}
     return about

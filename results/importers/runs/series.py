@@ -43,11 +43,11 @@ class Series(NamedTuple):
         """Returns whether all rows are equal to the first rows of another series."""
         return self.shared(longer) == len(self.step)
 
-    def shared(self, other: "Series") -> int:
+    def shared(self, longer: "Series") -> int:
         """Returns the number of equal rows at the start of two series."""
-        n = min(len(self.step), len(other.step))
-        missing = np.isnan(self.value[:n]) & np.isnan(other.value[:n])
-        equal = (self.step[:n] == other.step[:n]) & ((self.value[:n] == other.value[:n]) | missing)
+        n = min(len(self.step), len(longer.step))
+        missing = np.isnan(self.value[:n]) & np.isnan(longer.value[:n])
+        equal = (self.step[:n] == longer.step[:n]) & ((self.value[:n] == longer.value[:n]) | missing)
         return n if equal.all() else int(np.argmin(equal))
 
 
