@@ -12,11 +12,10 @@ import numpy as np
 from results.grouping import grouped
 from results.importers.runs import series
 from results.importers.runs.runs import Key, Run, key_of
-from results.importers.runs.series import Series
+from results.importers.runs.series import Curves, Series
 from results.storage import commits
 from results.storage.commits import Commit
 
-Curves: TypeAlias = Mapping[str, Series]  # rows by metric
 Head: TypeAlias = tuple[Key, str, int, int]  # a key, a metric, and the number and the hash of its first rows
 
 T = TypeVar("T")

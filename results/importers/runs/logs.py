@@ -1,7 +1,7 @@
 """Logs: the content of a run's files, in any format. All input is untrusted."""
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,8 @@ from results.importers.runs.run_map import (
     WANDB,
     RunMap,
 )
-from results.importers.runs.series import Series
-from results.importers.runs.tables import Table
+from results.importers.runs.series import Curves, Series
+from results.importers.runs.tables import Needed, Table
 from results.importers.untrusted import Unusable, brief
 
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
@@ -141,7 +141,7 @@ def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     return _with_steps(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
 
 
-def _with_steps(log: Log, tags: Mapping[str, Series], run_map: RunMap, filled: np.ndarray | None = None) -> Log:
+def _with_steps(log: Log, tags: Curves, run_map: RunMap, filled: np.ndarray | None = None) -> Log:
     """Returns a log with the rows of tags or columns that have a step.
 
     Args:
@@ -176,7 +176,7 @@ def _counter(metric: str, log: Log, run_map: RunMap) -> str:
     return run_map.counter(metric).column
 
 
-def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, run_map: RunMap) -> np.ndarray:
+def _counts(rows: Series, counter: str, tags: Curves, log: Log, run_map: RunMap) -> np.ndarray:
     """Returns the counter in the same events or rows, float64[n], or NaN. Raises Unusable if it is missing."""
     if counter == "step" and run_map.format in TAGGED:
         return rows.step
@@ -227,7 +227,7 @@ def column_names(place: Place, format: str, root: Folder) -> Strings:
         return ()
 
 
-def _table(data: bytes, format: str, name: str, needed: Collection[str] | None, line: Strings = ()) -> Table:
+def _table(data: bytes, format: str, name: str, needed: Needed, line: Strings = ()) -> Table:
     """Returns a file with one row per logged step."""
     if format == "parquet":
         return tables.of_parquet(data, needed)

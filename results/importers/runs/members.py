@@ -37,22 +37,19 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
 
 def _across_files(logs_of_files: Iterable[Log]) -> Iterator[Log]:
     """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
-    runs: dict[str, list[tuple[int, str, list[Log]]]] = {}  # heaps by the last step
+    heaps: dict[str, list[tuple[int, str, list[Log]]]] = {}  # the parts of each run by their last step
     for log in sorted(logs_of_files, key=_extent):
         start, end = _extent(log)
-        parts = runs.setdefault(repr((log.name.removeprefix(log.place.path), log.columns)), [])
-        part: list[Log] = []
-        if parts and parts[0][0] < start:
-            part = heapq.heappop(parts)[2]
-            if parts and parts[0][0] < start:
-                second = parts[0][1]
-                raise BadInput(
-                    f"{log.name} may continue {part[-1].name} or {second}. Give different runs different names."
-                )
+        heap = heaps.setdefault(repr((log.name.removeprefix(log.place.path), log.columns)), [])
+        part = heapq.heappop(heap)[2] if heap and heap[0][0] < start else []
+        if part and heap and heap[0][0] < start:
+            raise BadInput(
+                f"{log.name} may continue {part[-1].name} or {heap[0][1]}. Give different runs different names."
+            )
         part.append(log)
-        heapq.heappush(parts, (end, log.name, part))
-    for part in sorted((part for parts in runs.values() for _, _, part in parts), key=lambda part: part[0].name):
-        yield _joined(part)
+        heapq.heappush(heap, (end, log.name, part))
+    parts = [part for heap in heaps.values() for _, _, part in heap]
+    yield from map(_joined, sorted(parts, key=lambda part: part[0].name))
 
 
 def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
@@ -122,28 +119,29 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
 def _joined(parts: Sequence[Log]) -> Log:
     """Joins the logs in several files of one run, in the order of their steps. Raises Unusable if they disagree."""
     first = parts[0]
-    joined: dict[str, list[Series]] = {}
+    pieces: dict[str, list[Series]] = {}
     offset = 0.0
     for part in sorted(parts, key=_extent):
         for name in first.columns.keys() & part.columns.keys():
             if part.columns[name] != first.columns[name]:
                 raise Unusable(f"has another value in column {brief(name)} than {part.place.path}, of the same run")
+        ends = [offset]
         for tag, rows in {**part.series, "": part.rows}.items():
-            earlier = joined.setdefault(tag, [])
-            if earlier and len(rows.step) and earlier[-1].step.min() == rows.step.min():
+            if not len(rows.step):
+                continue
+            earlier = pieces.setdefault(tag, [])
+            if earlier and earlier[-1].step.min() == rows.step.min():
                 copy = earlier.pop()
                 if tag and not copy.starts(rows):
                     raise Unusable(f"has other values of {brief(tag)} than {part.place.path}, a file of the same run")
-            if len(rows.step):
-                earlier.append(rows._replace(order=rows.order + offset))
-        offset += (
-            max((rows.order.max() for rows in (*part.series.values(), part.rows) if len(rows.order)), default=0.0) + 1
-        )
-    tags = {tag: series.joined(rows) for tag, rows in joined.items() if rows}
+            earlier.append(rows._replace(order=rows.order + offset))
+            ends.append(earlier[-1].order.max())
+        offset = max(ends) + 1
+    tags = {tag: series.joined(rows) for tag, rows in pieces.items()}
     return first._replace(rows=tags.pop("", first.rows), series=tags)
 
 
 def _extent(log: Log) -> tuple[int, int]:
     """Returns the first and the last step of a log."""
-    steps = [step for rows in log.series.values() for step in (int(rows.step.min()), int(rows.step.max()))]
-    return min(steps, default=0), max(steps, default=0)
+    steps = [int(step) for rows in log.series.values() for step in (rows.step.min(), rows.step.max())] or [0]
+    return min(steps), max(steps)

@@ -59,6 +59,7 @@ class Reference(NamedTuple):
 
 
 Field: TypeAlias = str | float | Reference
+Factors: TypeAlias = tuple[Field, ...]
 
 
 class Metric(NamedTuple):
@@ -128,9 +129,9 @@ class RunMap(NamedTuple):
     dataset: Field
     model: Field
     optimizer: Field
-    batch_size: tuple[Field, ...]
+    batch_size: Factors
     metrics: tuple[Metric, ...]
-    run: tuple[Field, ...] = ()
+    run: Factors = ()
     config: str = ""
     unit: str = UNITS[0]
     sequence_length: Field | None = None
@@ -139,12 +140,12 @@ class RunMap(NamedTuple):
     budget: Field | None = None
     targets: tuple[Target, ...] = ()
     step: Mapping[str, Counter] = {}
-    steps_per_epoch: Mapping[str, tuple[Field, ...]] = {}
+    steps_per_epoch: Mapping[str, Factors] = {}
     examples_seen: str = ""
     line: Strings = ()
     seconds: str = ""
     device_kind: Field | None = None
-    device_count: tuple[Field, ...] = ()
+    device_count: Factors = ()
     licence: str = ""
     citation: str = ""
 
@@ -165,7 +166,7 @@ class RunMap(NamedTuple):
         default = Counter(self.examples_seen or STEPS.get(self.format, "step"))
         return self.step.get(metric, self.step.get("", default))
 
-    def factors(self, metric: str = "") -> tuple[Field, ...]:
+    def factors(self, metric: str = "") -> Factors:
         """Returns the values whose product is the number of steps per count. It is empty if steps are counted."""
         if metric and metric in self.steps_per_epoch:
             return self.steps_per_epoch[metric]
@@ -264,11 +265,11 @@ def _by_metric(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _epoch_factors(value: Any) -> tuple[Field, ...]:
+def _epoch_factors(value: Any) -> Factors:
     """Returns the factors of steps per epoch. The last one is ``PER_BATCH`` for a value such as 50000 / batch_size."""
     if isinstance(value, str) and value.endswith(f" {PER_BATCH}"):
         return (_field("steps_per_epoch", value.removesuffix(PER_BATCH).strip()), PER_BATCH)
-    factors: tuple[Field, ...] = _value("batch_size", value)
+    factors: Factors = _value("batch_size", value)
     return factors
 
 

@@ -15,7 +15,7 @@ from results.importers.recording import Content
 from results.importers.runs import counters, series as logged
 from results.importers.runs.log import Log, integer, look_up, number, product, word
 from results.importers.runs.run_map import Metric, RunMap
-from results.importers.runs.series import NO_ROWS, Series
+from results.importers.runs.series import NO_ROWS, Curves, Series
 from results.importers.untrusted import Unusable
 from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
@@ -50,8 +50,8 @@ class Run(NamedTuple):
     seed: int | None
     metaparameters: Mapping[str, float]
     steps: int
-    metrics: Mapping[str, Series]
-    logged: Mapping[str, Series]
+    metrics: Curves
+    logged: Curves
     left_out: Counter[str]
     status: str
     reason: str | None
@@ -152,9 +152,7 @@ def _as_error(rows: Series, metric: Metric) -> Series:
     return rows._replace(value=value)
 
 
-def _ending(
-    log: Log, run_map: RunMap, metrics: Mapping[str, Series], rows: Series, steps: int
-) -> tuple[str, str | None]:
+def _ending(log: Log, run_map: RunMap, metrics: Curves, rows: Series, steps: int) -> tuple[str, str | None]:
     """Returns the status and the reason. Complete runs may end up to one logging interval before their budget."""
     if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
         return "INFEASIBLE", None

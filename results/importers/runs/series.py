@@ -1,7 +1,7 @@
 """Series: a logged metric of a run, without repeated steps and averaged over windows, and seconds per step."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Series(NamedTuple):
         return n if equal.all() else int(np.argmin(equal))
 
 
+Curves: TypeAlias = Mapping[str, Series]  # rows by metric or tag
 NO_ROWS = Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
@@ -59,7 +60,7 @@ def joined(parts: Iterable[Series]) -> Series:
     return Series(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def oldest_first(log: Mapping[str, Series]) -> Mapping[str, Series]:
+def oldest_first(log: Curves) -> Curves:
     """Returns the metrics of a run with their rows in the order of training. Some tools export the newest row first."""
     step = max((rows.step for rows in log.values()), key=len, default=np.zeros(0))
     if len(step) < FEWEST_IN_REVERSE:

@@ -4,7 +4,7 @@ import io
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ MOST_COLUMNS = 4096
 NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged value: the run diverged
 LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
 _WORDS = ("nan", "inf", "infinity", "-inf", "-infinity", "+inf", "+infinity")  # numbers that loggers write as text
+
+
+Needed: TypeAlias = Collection[str] | None  # names of the columns to keep if they exist, or None for all
 
 
 class Table(NamedTuple):
@@ -86,7 +89,7 @@ def number(cell: Any, is_text: bool = False) -> float | None:
         return None
 
 
-def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line: Sequence[int] | None = None) -> Table:
+def of_rows(rows: Sequence[Fields], needed: Needed = None, line: Sequence[int] | None = None) -> Table:
     """Returns a table of objects.
 
     Args:
@@ -112,7 +115,7 @@ def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line:
     return Table(tuple(kinds), columns, np.array(line or range(1, len(rows) + 1)), np.array(filled, bool))
 
 
-def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) -> Table:
+def of_json_lines(data: bytes, needed: Needed, *, flat: bool) -> Table:
     """Returns a table of JSON lines. Names in nested objects are joined by slashes if ``flat``, as in Ray's CSV."""
     rows, numbers = list[Json](), list[int]()
     for count, line in enumerate(data.split(b"\n"), start=1):
@@ -127,7 +130,7 @@ def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) ->
     return of_rows(rows, needed, numbers)
 
 
-def of_trainer(data: bytes, needed: Collection[str] | None) -> Table:
+def of_trainer(data: bytes, needed: Needed) -> Table:
     """Returns the log in a Hugging Face trainer_state.json file, with the file's other entries."""
     content = untrusted.json_object(data, LENIENT)
     history = content.pop("log_history", None)
@@ -136,7 +139,7 @@ def of_trainer(data: bytes, needed: Collection[str] | None) -> Table:
     return of_rows(history, needed)._replace(entries=content)
 
 
-def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
+def of_csv(data: bytes, needed: Needed) -> Table:
     """Returns a table of a CSV file. A header that is repeated, as by a logger that was restarted, is left out."""
     if not data.strip():
         raise Unusable("is empty")
@@ -155,7 +158,7 @@ def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
     return _of_arrow(table, needed, line[: len(table)] if len(line) >= len(table) else None)._replace(is_text=True)
 
 
-def of_parquet(data: bytes, needed: Collection[str] | None) -> Table:
+def of_parquet(data: bytes, needed: Needed) -> Table:
     """Returns a table of a Parquet file."""
     try:
         return _of_arrow(bounds.Parquet(io.BytesIO(data)).read(), needed)
@@ -163,7 +166,7 @@ def of_parquet(data: bytes, needed: Collection[str] | None) -> Table:
         raise Unusable(f"is not a readable Parquet file ({brief(first_line(error)[:36])})") from None
 
 
-def _of_arrow(table: pa.Table, needed: Collection[str] | None, line: np.ndarray | None = None) -> Table:
+def _of_arrow(table: pa.Table, needed: Needed, line: np.ndarray | None = None) -> Table:
     names = [str(name) for name in table.column_names]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

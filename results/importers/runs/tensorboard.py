@@ -12,7 +12,7 @@ import numpy as np
 from results.aliases import Fields, Json
 from results.bad_input import BadInput
 from results.importers.csv_text import LAST_STEP
-from results.importers.runs.series import Series
+from results.importers.runs.series import Curves, Series
 from results.importers.untrusted import Unusable
 
 HEAD, TAIL = 12, 4  # bytes before and after the content of a record
@@ -20,7 +20,7 @@ MOST_CHECKED = 1 << 20  # longer records are images or graphs, and checking them
 MOST_TAGS = 4096
 
 
-def read(data: bytes) -> tuple[dict[str, Series], Fields]:
+def read(data: bytes) -> tuple[Curves, Fields]:
     """Returns the scalars of an event file by tag, in order, and its hyperparameters.
 
     Raises:
