@@ -180,14 +180,14 @@ def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
 def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) -> Fields:
     metadata = _first_metadata(trials)
     goals = {
-        algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(value)
-        for column, value in algoperf_trials.targets(metadata).items()
+        algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(goal)
+        for column, goal in algoperf_trials.targets(metadata).items()
     }
     words: dict[str, dict[str, str]] = {}
     for trial in trials:
-        for name, value in trial.metaparameters.items():
-            if untrusted.numeric(value) is None or not recording.may_be_column(name):
-                words.setdefault(name[:80], {})[str(trial.number)] = untrusted.brief(value)
+        for name, setting in trial.metaparameters.items():
+            if untrusted.numeric(setting) is None or not recording.may_be_column(name):
+                words.setdefault(name[:80], {})[str(trial.number)] = untrusted.brief(setting)
     return {
         **key._asdict(),
         "targets": goals,

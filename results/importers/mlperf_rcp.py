@@ -230,8 +230,8 @@ def _spacing(record: ReferencePoint) -> float | None:
     samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None
-    scale = math.lcm(*(value.denominator for value in samples))
-    spacing = Fraction(math.gcd(*(int(value * scale) for value in samples)), scale)
+    scale = math.lcm(*(count.denominator for count in samples))
+    spacing = Fraction(math.gcd(*(int(count * scale) for count in samples)), scale)
     return float(spacing) if spacing >= record.batch_size else None
 
 

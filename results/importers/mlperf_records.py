@@ -121,8 +121,8 @@ class ReferencePoint(NamedTuple):
         benchmark = self.known
         scale = {"samples": 1, "steps": self.batch_size, "epochs": benchmark.examples or 0}.get(self.unit, 0)
         if self.unit == "tokens" and benchmark.tokens:
-            return tuple(value / benchmark.tokens for value in self.values)
-        return tuple(value * scale for value in self.values) if scale else None
+            return tuple(length / benchmark.tokens for length in self.values)
+        return tuple(length * scale for length in self.values) if scale else None
 
 
 def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
@@ -177,10 +177,10 @@ def record(release: str, name: str, fields: object) -> ReferencePoint:
 def _values(values: object) -> tuple[Fraction, ...]:
     if not isinstance(values, list) or not values:
         raise Unusable("has no list of training lengths")
-    for value in values:
-        if not (untrusted.number(value) or 0) > 0:
-            raise Unusable(f"has the training length {untrusted.brief(value)}, which is not a positive number")
-    return tuple(Fraction(repr(value)) for value in values)
+    for length in values:
+        if not (untrusted.number(length) or 0) > 0:
+            raise Unusable(f"has the training length {untrusted.brief(length)}, which is not a positive number")
+    return tuple(Fraction(repr(length)) for length in values)
 
 
 def _plain(value: object, depth: int = 0) -> Any:

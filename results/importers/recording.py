@@ -164,7 +164,7 @@ def studies(study: Recorded, about: Fields) -> pa.Table:
         "code_version": importlib.metadata.version("scaling-limits"),
         **about,
     }
-    return schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {})
+    return schema.build(schema.STUDIES, {name: [cell] for name, cell in row.items()}, {})
 
 
 def as_columns(rows: Sequence[Row]) -> Fields:
@@ -177,15 +177,16 @@ def _tables(content: Content) -> Piece:
     study = content.study
     return Piece(
         studies(study, {"planned_trials": study.trials, **content.about}),
-        _build(schema.TRIALS, study, content.trials).sort_by("trial"),
-        _build(schema.MEASUREMENTS, study, content.measurements).sort_by(
+        build(schema.TRIALS, study, content.trials).sort_by("trial"),
+        build(schema.MEASUREMENTS, study, content.measurements).sort_by(
             [("trial", "ascending"), ("step", "ascending")]
         ),
     )
 
 
-def _build(columns: tuple[schema.Column, ...], study: Recorded, data: Fields) -> pa.Table:
+def build(columns: tuple[schema.Column, ...], study: Recorded, data: Fields) -> pa.Table:
+    """Returns a table of a study. Columns outside the schema are float64."""
     extra = dict.fromkeys(data, pa.float64())
     for column in columns:
         extra.pop(column.name, None)
-    return schema.build(columns, {"study": [study.name] * len(data["trial"]), **data}, extra)
+    return schema.build(columns, {"study": [study.name for _ in data["trial"]], **data}, extra)

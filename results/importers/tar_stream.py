@@ -147,9 +147,9 @@ def _records(data: bytes) -> dict[bytes, bytes]:
         length, space, _ = data.partition(b" ")
         if not space or not length.isdigit() or len(length) > 6 or not len(length) + 1 < int(length) <= len(data):
             raise Broken("an extended header in it is damaged")
-        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
-        if key == b"size" and not (value.isdigit() and len(value) <= 20):
+        key, _, text = data[len(length) + 1 : int(length) - 1].partition(b"=")
+        if key == b"size" and not (text.isdigit() and len(text) <= 20):
             raise Broken("an extended header in it is damaged")
-        records[key] = value
+        records[key] = text
         data = data[int(length) :]
     return records

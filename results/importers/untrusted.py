@@ -149,14 +149,14 @@ class _LocalFolder:
         self._descriptor = descriptor
 
     def entries(self) -> Iterator[Entry]:
-        with os.scandir(self._descriptor) as found:
-            for item in found:
-                if item.is_dir(follow_symlinks=False):
-                    yield Entry(item.name, "folder", 0, 0.0)
-                elif item.is_file(follow_symlinks=False):
-                    yield Entry(item.name, "file", item.stat(follow_symlinks=False).st_size, 0.0)
+        with os.scandir(self._descriptor) as files:
+            for file in files:
+                if file.is_dir(follow_symlinks=False):
+                    yield Entry(file.name, "folder", 0, 0.0)
+                elif file.is_file(follow_symlinks=False):
+                    yield Entry(file.name, "file", file.stat(follow_symlinks=False).st_size, 0.0)
                 else:
-                    yield Entry(item.name, "link" if item.is_symlink() else "device", 0, 0.0)
+                    yield Entry(file.name, "link" if file.is_symlink() else "device", 0, 0.0)
 
     def read(self, name: str, limit: int) -> bytes:
         try:

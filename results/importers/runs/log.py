@@ -51,14 +51,14 @@ def look_up(field: Field, log: Log) -> Any:
     if field.origin == "path":
         return log.place.parts[field.name]
     content, kind = (log.columns, "column") if field.origin == "column" else (log.config, "entry of its config")
-    value = content.get(field.name)
-    if value is None:
-        value = content
+    leaf = content.get(field.name)
+    if leaf is None:
+        leaf = content
         for part in field.name.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-    if value is None or isinstance(value, dict | list):
+            leaf = leaf.get(part) if isinstance(leaf, dict) else None
+    if leaf is None or isinstance(leaf, dict | list):
         raise Unusable(f"has no {kind} {brief(field.name)[1:-1]}")
-    return value
+    return leaf
 
 
 def name(field: Field, log: Log) -> str:

@@ -312,7 +312,7 @@ def parse_config(data: bytes) -> Fields:
         raise Unusable(f"is not JSON or YAML ({first_line(error)[:80]})") from None
     if not isinstance(content, dict):
         raise Unusable("has no keys")
-    entries = {str(name): value for name, value in content.items() if name not in ("wandb_version", "_wandb")}
-    if entries and all(isinstance(value, dict) and "value" in value for value in entries.values()):
-        return {name: value["value"] for name, value in entries.items()}
+    entries = {str(name): setting for name, setting in content.items() if name not in ("wandb_version", "_wandb")}
+    if entries and all(isinstance(setting, dict) and "value" in setting for setting in entries.values()):
+        return {name: setting["value"] for name, setting in entries.items()}
     return entries

@@ -137,19 +137,19 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
 
 def _as_error(rows: Series, metric: Metric) -> Series:
     """Converts logged values to an error. Raises Unusable for impossible values."""
-    value = rows.value / 100 if metric.percent else rows.value
-    value = recording.complement(value) if metric.complement else value
+    errors = rows.value / 100 if metric.percent else rows.value
+    errors = recording.complement(errors) if metric.complement else errors
     is_share = metric.name.partition("_")[2] in SHARES
-    wrong = np.isfinite(value) & ((value < 0) | (is_share & (value > 1)))
+    wrong = np.isfinite(errors) & ((errors < 0) | (is_share & (errors > 1)))
     if wrong.any():
         i = int(np.argmax(wrong))
         limits = "from 0 to 1" if is_share else "0 or more"
         hint = f" If it is a percentage, write {metric} / 100." if is_share and not metric.percent else ""
         raise Unusable(
-            f"has {metric.name} {value[i]:g} at step {rows.step[i]:,}, but it must be {limits}: the map has "
+            f"has {metric.name} {errors[i]:g} at step {rows.step[i]:,}, but it must be {limits}: the map has "
             f"{metric}.{hint}"
         )
-    return rows._replace(value=value)
+    return rows._replace(value=errors)
 
 
 def _ending(log: Log, run_map: RunMap, metrics: Curves, rows: Series, steps: int) -> tuple[str, str | None]:
@@ -218,13 +218,13 @@ def rising(runs: Sequence[Run]) -> list[str]:
     for (_, metric), group in curves.items():
         sizes = sorted({run.batch_size for run, _ in group})
         ends = [[run.metrics[metric] for run, _ in group if run.batch_size == size] for size in (sizes[0], sizes[-1])]
-        value = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
+        target = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
         first_step, last_step = (
-            min(min(rows.step[rows.value <= value], default=math.inf) for rows in end) for end in ends
+            min(min(rows.step[rows.value <= target], default=math.inf) for rows in end) for end in ends
         )
         if len(sizes) > 1 and last_step > RISE * max(first_step, 1) and math.isfinite(last_step):
             lines.append(
-                f"{metric} {value:.4g} takes {last_step:,.0f} steps at a batch size of {sizes[-1]:,}, but "
+                f"{metric} {target:.4g} takes {last_step:,.0f} steps at a batch size of {sizes[-1]:,}, but "
                 f"{first_step:,.0f} at {sizes[0]:,}. If these are epochs, state steps_per_epoch"
             )
     return lines
@@ -237,8 +237,8 @@ def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
         description = {"trial": trial, "seed": run.seed, "status": run.status, "reason": run.reason, "steps": run.steps}
         trials.append({**description, **run.metaparameters})
         for name, curve in run.metrics.items():
-            for step, value in zip(curve.step.tolist(), curve.value.tolist(), strict=True):
-                rows.setdefault((trial, step), {"trial": trial, "step": step})[name] = value
+            for step, error in zip(curve.step.tolist(), curve.value.tolist(), strict=True):
+                rows.setdefault((trial, step), {"trial": trial, "step": step})[name] = error
     names = ["trial", "step", *dict.fromkeys(name for run in numbered.values() for name in run.metrics)]
     measurements = {name: [row.get(name) for row in rows.values()] for name in names}
     return Content(study, recording.as_columns(trials), measurements, _about(list(numbered.values())))

@@ -59,7 +59,7 @@ class Table(NamedTuple):
         if column.dtype != object:
             return column.astype(np.float64), np.ones(len(column), bool)
         values = [number(cell, self.is_text) for cell in column]
-        logged = np.array([value is not None for value in values], bool)
+        logged = np.array([cell is not None for cell in values], bool)
         for i in np.flatnonzero(~logged) if strict else ():
             if isinstance(column[i], str | bytes):
                 raise Unusable(f"line {self.line[i]:,} has {name} {brief(column[i])}, which is not a number")

@@ -108,5 +108,5 @@ def _hyperparameters(content: bytes) -> Fields:
     except DecodeError:
         raise Unusable("has damaged hyperparameters") from None
     kinds = {"number_value", "string_value"}
-    values = ((name, value, value.WhichOneof("kind")) for name, value in started.items())
-    return {name: getattr(value, kind) for name, value, kind in values if kind in kinds}
+    parameters = ((name, parameter, parameter.WhichOneof("kind")) for name, parameter in started.items())
+    return {name: getattr(parameter, kind) for name, parameter, kind in parameters if kind in kinds}
