@@ -16,7 +16,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from results import store as stores
-from results.aliases import Fields, Row
+from results.aliases import Fields
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
@@ -202,10 +202,10 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
 
 
 def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> Fields:
-    rows = list[Row]()
+    rows = []
     for trial in trials:
         status, reason = algoperf_trials.outcome(trial)
-        row: Row = {
+        row = {
             "trial": trial.number,
             "seed": trial.seed,
             "status": status,

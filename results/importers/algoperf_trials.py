@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,7 @@ def read(folder: Folder, number: int, names: Sequence[str], root: Folder) -> Log
       names: names of the trial's files.
       root: root of the imported tree.
     """
-    faults, contents = [], dict[str, Any]()
+    faults, contents = [], {}
     for name in (METADATA, FLAGS, METAPARAMETERS, EVALUATIONS):
         try:
             if name in names:
@@ -226,7 +226,7 @@ def _key(folder: Folder, files: Iterable[str], root: Folder) -> tuple[Key, bool]
 
 
 def _from_flags(folder: Folder, files: Iterable[str], root: Folder) -> tuple[str, str]:
-    flags: Fields = {}
+    flags = {}
     if FLAGS in files:
         with contextlib.suppress(Unusable):
             flags = untrusted.read_json(folder / FLAGS, root)

@@ -46,7 +46,7 @@ def parse(files: Mapping[int, bytes], columns: Columns) -> ParsedCurves:
       files: contents by trial.
       columns: maps source columns to our names. It does not have to contain the column ``step``.
     """
-    tables, broken, repeated, left_out = [_NO_ROWS], dict[int, str](), dict[int, int](), set[str]()
+    tables, broken, repeated, left_out = [_NO_ROWS], {}, {}, set()
     for trial, text in sorted(files.items()):
         try:
             names, unknown = _header(text.partition(b"\n")[0], columns)

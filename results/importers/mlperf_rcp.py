@@ -19,7 +19,7 @@ from fractions import Fraction
 from tqdm import tqdm
 
 from results import store as stores
-from results.aliases import Fields, Row
+from results.aliases import Fields
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import mlperf_records, recording, untrusted
@@ -113,7 +113,7 @@ def content(group: Sequence[ReferencePoint]) -> Content:
     lists = _lists(group)
     trials = []
     for i in range(count):
-        trial: Row = {
+        trial = {
             "trial": i,
             "status": "COMPLETE",
             "steps": math.ceil(samples[i] / main.batch_size) if samples else None,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from results import store
-from results.aliases import Row, StringMap
+from results.aliases import StringMap
 from results.durable import Folder
 from results.importers import curves_csv, recording, shallue2018_format
 from results.importers.shallue2018_format import METRICS, TrialMetadata
@@ -183,7 +183,7 @@ def _lost_trials(claim: claims.Claim) -> set[int]:
 
 
 def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collection[int]) -> pa.Table:
-    rows = list[Row]()
+    rows = []
     for trial in sorted(outcomes.keys() | lost):
         outcome = outcomes.get(trial, _LOST)
         status, steps, _ = _LOST if trial in lost else outcome

@@ -69,8 +69,8 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
     Raises:
       Broken: the bytes are not a tar archive, are truncated, or contain a damaged header.
     """
-    stream: BinaryIO = io.BufferedReader(_Source(chunks), CHUNK)
-    stated: dict[bytes, bytes] = {}  # path and size of the next member, if they are in extra headers
+    stream = io.BufferedReader(_Source(chunks), CHUNK)
+    stated = {}  # path and size of the next member, if they are in extra headers
     is_first = True
     while (block := stream.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
         header = _header(block, is_first)

@@ -95,7 +95,7 @@ class _Heads(Generic[T]):
 def without_copies(runs: Sequence[Run]) -> list[Run]:
     """Returns the runs in their order, without those whose rows start another run with the same key."""
     originals = _Heads[Run]()
-    kept = set[int]()
+    kept = set()
     for run in sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values())):
         if not any(starts(run.logged, original.logged) for original in originals.near(run.key, run.logged)):
             kept.add(id(run))
@@ -114,8 +114,8 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
         heads.add(number, trial.key, trial.curves)
     by_key = grouped(sorted(trials), lambda number: trials[number].key)
     same_key = {key: iter(numbers) for key, numbers in by_key.items()}
-    numbered, shorter = dict[int, Run](), dict[int, Run]()
-    extended, unmatched = set[int](), list[tuple[Run, Iterator[int]]]()
+    numbered, shorter = {}, dict[int, Run]()
+    extended, unmatched = set(), []
     for run in runs:
         counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
         versions = (run.logged, counted, run.metrics)

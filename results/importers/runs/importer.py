@@ -9,9 +9,8 @@ from results import printing, store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import recording, untrusted
-from results.importers.recording import Saved
 from results.importers.runs import identity, log as log_values, members, runs
-from results.importers.runs.identity import Matches, StoredTrial
+from results.importers.runs.identity import Matches
 from results.importers.runs.log import Log
 from results.importers.runs.run_map import RunMap
 from results.importers.runs.runs import Run
@@ -63,7 +62,7 @@ def run(
     if dry_run:
         rows = [_row(number, run, study) for study, matches in assigned for number, run in matches.numbered.items()]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
-    saved = list[Saved]()
+    saved = []
     for study, matches in assigned:
         numbered = matches.replacing() if replace else matches.numbered
         if store is not None and numbered:
@@ -142,7 +141,7 @@ def assign(
     Raises:
       BadInput: the store already has the same runs, imported with another map.
     """
-    trials: Mapping[int, StoredTrial] = {}
+    trials = {}
     for commit in stored.get(_place(study), ()):
         if commit.study.plan_json != study.plan_json:
             raise BadInput(

@@ -118,7 +118,7 @@ def _without_checkpoints(states: Sequence[Place]) -> list[Place]:
 def _events_pattern(paths: Sequence[str]) -> str:
     """Returns a pattern for event files. Folders of splits and of hyperparameters belong to the run above them."""
     folders = {path.rpartition("/")[0] for path in paths}
-    runs = set[str]()
+    runs = set()
     for folder in folders:
         parent, _, name = folder.rpartition("/")
         runs.add(parent if parent and name.lower() in vocabulary.SPLITS else folder)

@@ -91,7 +91,7 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
       warnings: receives the reasons, and the numbers of skipped files and of refused runs.
     """
     groups = [files] if run_map.format == TENSORBOARD else [[file] for file in files]
-    usable: list[Log] = []
+    usable = []
     unusable = 0
     for group in groups:
         logs_of_group = list(logs.read(group, run_map, base))

@@ -269,8 +269,7 @@ def _epoch_factors(value: Any) -> Factors:
     """Returns the factors of steps per epoch. The last one is ``PER_BATCH`` for a value such as 50000 / batch_size."""
     if isinstance(value, str) and value.endswith(f" {PER_BATCH}"):
         return (_field("steps_per_epoch", value.removesuffix(PER_BATCH).strip()), PER_BATCH)
-    factors: Factors = _value("batch_size", value)
-    return factors
+    return _value("batch_size", value)
 
 
 def _counter(value: Any) -> Counter:

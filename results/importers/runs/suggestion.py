@@ -68,7 +68,7 @@ def suggest(path: Folder, out: Path) -> list[str]:
 def _look(path: Folder) -> Layout:
     root = path.parent if path.is_file() else path
     layout = layouts.find(path, root)
-    columns, lines = list[str](), list[str]()
+    columns, lines = [], list[str]()
     for place in layout.places[:LOOKED_AT]:
         if layout.format == TEXT:
             lines = lines or line_patterns.suggest(place.read(root))

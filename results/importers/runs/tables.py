@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results import bounds
-from results.aliases import Fields, Json, Strings
+from results.aliases import Fields, Strings
 from results.bad_input import first_line
 from results.grouping import grouped
 from results.importers import csv_text, untrusted
@@ -117,7 +117,7 @@ def of_rows(rows: Sequence[Fields], needed: Needed = None, line: Sequence[int] |
 
 def of_json_lines(data: bytes, needed: Needed, *, flat: bool) -> Table:
     """Returns a table of JSON lines. Names in nested objects are joined by slashes if ``flat``, as in Ray's CSV."""
-    rows, numbers = list[Json](), list[int]()
+    rows, numbers = [], []
     for count, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
