@@ -16,7 +16,7 @@ import pytest
 
 from analysis import measured_layouts
 from analysis.cores import factorizations
-from analysis.fitting import curve_fits, extents, fits, selection_bias
+from analysis.fitting import curve_fits, extents, fits
 from analysis.fitting.curve_fits import CurveFits
 from results import store
 from results.checks import verify
@@ -339,26 +339,28 @@ def test_shifts_and_doubts_of_answers_for_any_shape_are_told(fitted: list[CurveF
 
 @pytest.mark.slow
 def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[CurveFits]) -> None:
-    table = selection_bias.ratios(fitted)
-    said = selection_bias.summary(table).loc[selection_bias.ALL]
+    confirmed = [study for curve in fitted for study in curve.confirmations]
+    table = pd.DataFrame([(study.ratio, study.batch_size <= 16) for study in confirmed], columns=["ratio", "small"])
+    finite = table[np.isfinite(table["ratio"])]
+    median, small, large, median_all, small_all, large_all = (
+        rows["ratio"].median()  # infinite if half of the studies never reached
+        for measured in (finite, table)
+        for rows in (measured, measured[measured["small"]], measured[~measured["small"]])
+    )
     moved = curve_fits.moves(fitted).dropna(subset="octaves")
-    small = table["batch_size"] <= selection_bias.SMALL
-    whole = [own["ratio"].median() for own in (table, table[small], table[~small])]  # infinite where never reached
     page = text("docs/optimizers.md")
-    reached = said["studies"] - said["never"]
-    never, small_median, large_median = (said[name] for name in ("never", "small", "large"))
     assert (
-        f"took {said['ratio']:.2f} times as many steps as the selected ones. This is the median over the {reached:.0f} "
-        f"of {said['studies']:.0f} studies whose repeats reached the target. It is {small_median:.2f} up to batch size "
-        f"16 and {large_median:.2f} above. In the other {never:.0f} studies, at least half of the repeats never "
-        "reached the target. If they count as infinite, the median is "
-        f"{whole[0]:.2f} ({whole[1]:.2f} and {whole[2]:.2f})."
+        f"took {median:.2f} times as many steps as the selected ones. This is the median over the {len(finite)} "
+        f"of {len(table)} studies whose repeats reached the target. It is {small:.2f} up to batch size "
+        f"16 and {large:.2f} above. In the other {len(table) - len(finite)} studies, at least half of the repeats "
+        "never reached the target. If they count as infinite, the median is "
+        f"{median_all:.2f} ({small_all:.2f} and {large_all:.2f})."
     ) in page
     assert (
         f"{len(moved)} critical batch sizes are identified both ways. {(moved['octaves'] > 0).sum()} of them are "
         f"larger once confirmed. The median shift of all {len(moved)} is {moved['octaves'].median():+.2f} octaves."
     ) in page
-    assert f"they needed {said['ratio']:.2f}× the steps (median of {reached:.0f} studies)" in text("README.md")
+    assert f"they needed {median:.2f}× the steps (median of {len(finite)} studies)" in text("README.md")
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from analysis import text
 from analysis.fitting import fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.search_growth import NEARLY, POWERS
 from analysis.plotting import draw, ticks, verdicts
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
@@ -20,6 +19,8 @@ from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.trials.metaparameters import Quantity
 
+NEARLY = 1.25  # maximum ratio to the fewest steps for trials that are nearly as good
+POWERS = {"linear rule": 1.0, "square-root rule": 0.5}  # power of the batch size in rules of thumb
 DASHES: Look = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
 CRITICAL: Look = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
 STYLE = draw.STYLES[0]
@@ -60,7 +61,8 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
         best = one.best
         sizes = np.array(sorted(best), np.float64)
         value = np.array([quantity.values(best[int(size)].to_frame().T)[0] for size in sizes])
-        low, high = np.array([_nearly(one, int(size), quantity) for size in sizes]).T
+        values = [quantity.values(nearly_best(one, int(size))) for size in sizes]
+        low, high = (np.array([nan_end(rates) for rates in values]) for nan_end in (np.nanmin, np.nanmax))
         draw.batch_size_axis(ax, sizes, unit=one.curve.unit)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
@@ -108,12 +110,12 @@ def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
     return entries
 
 
-def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> Ends:
+def nearly_best(one: CurveFits, batch_size: int) -> pd.DataFrame:
+    """Returns the rows of the trials that needed at most ``NEARLY`` times the fewest steps at a batch size."""
     rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
     reached = rows["outcome"] == "reached"
-    values = quantity.values(rows[reached & (steps <= NEARLY * steps[reached].min())])
-    return float(np.nanmin(values)), float(np.nanmax(values))
+    return rows[reached & (steps <= NEARLY * steps[reached].min())]
 
 
 def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:

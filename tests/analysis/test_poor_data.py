@@ -10,12 +10,11 @@ import pytest
 
 from analysis import next_runs, points
 from analysis.columns import FITS, PAYOFF
-from analysis.fitting import curve_fits, fits, search_growth
+from analysis.fitting import curve_fits, fits
 from analysis.fitting.extents import UNKNOWN
-from analysis.payoff import answers
+from analysis.payoff import answers, subjects, tables
 from analysis.plotting import verdicts
 from analysis.report import workload_rows
-from analysis.trials import metaparameters
 from results import store
 from sweeps.__main__ import _reached
 
@@ -74,12 +73,10 @@ def test_every_answer_from_poor_data_is_unknown(poor: Path, cli: Cli) -> None:
     assert (selected.fit, selected.extents, selected.verdict) == (None, None, "not_identified") and selected.reason
     assert fits.extents_in_words(selected) == ("unknown", "unknown") and fits.pays_in_words(selected) == "unknown"
     assert fits.narrowed(selected.points) is None
-    growth = search_growth.estimate(curve, metaparameters.metaparameter("learning_rate", log=True))
-    assert growth is None or set(growth.batch_size) <= set(selected.points.usable().batch_size)
     assert verdicts.label_fits(selected, None)[0].pays == UNKNOWN
     for nothing in (False, True):
         of_fit = fits.table(*curve_fits.rows([curve]), assume_nothing=nothing)
-        of_payoff = answers.table(answers.answers(answers.of_curves([curve]), assume_nothing=nothing))
+        of_payoff = tables.table(answers.answers(subjects.of_curves([curve]), assume_nothing=nothing))
         for table, verdict in ((of_fit, "pays_verdict"), (of_payoff, "batch_verdict")):
             assert set(table[[verdict, "efficient_verdict"]].iloc[0]) == {"not_identified"}
         names = [name for name in PAYOFF if name.startswith(("batch_size", "efficient_batch_size"))]
