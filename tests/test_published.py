@@ -269,7 +269,7 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
     for one in of_search:
         _, by_count = curve_fits.rows_by_k([one], [8, 16, 32])
         points_fits = [one.selected, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
-        cells = [fits.critical_in_words(each) if each else "" for each in points_fits]
+        cells = [each.critical_in_words if each else "" for each in points_fits]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in page
     assert len(of_search) == 9
     assert [each.points.trials for each in of_many.values()] == [1024]
@@ -290,7 +290,7 @@ def test_the_table_of_optimizers_says_how_far_doubling_pays_off(fitted: list[Cur
     assert len(of_search) == 9
     for one in of_search:
         assert one.confirmed
-        pairs = zip(fits.extents_in_words(one.selected), fits.extents_in_words(one.confirmed), strict=True)
+        pairs = zip(one.selected.extents_in_words, one.confirmed.extents_in_words, strict=True)
         assert f"| {' | '.join([one.curve.optimizer, *(cell for pair in pairs for cell in pair)])} |" in page
     (adam,) = (one for one in of_search if one.curve.optimizer == "adam")
     never = [str(each.batch_size) for each in adam.confirmations if not each.reached]
@@ -306,7 +306,7 @@ def test_the_first_table_of_optimizers_has_a_target_that_reruns_reach() -> None:
     own = [one for one in found if _is_plain(one.curve.workload.commits[0].study)]
     for one in own:
         assert one.curve.target == Target("validation_loss", 0.21)
-        row = f"| {' | '.join([one.curve.optimizer, *fits.extents_in_words(one.selected)])} |"
+        row = f"| {' | '.join([one.curve.optimizer, *one.selected.extents_in_words])} |"
         assert 0 < page.find(row) < page.index("The second table")
     assert sorted({one.curve.optimizer for one in own}) == sorted(set(OPTIMIZERS) - {"lars"})
 
@@ -328,7 +328,7 @@ def test_shifts_and_doubts_of_answers_for_any_shape_are_told(fitted: list[CurveF
         f"up to*, {sum(each > 0 for each in efficient)} of {len(efficient)} are larger, with a median of "
         f"{np.median(efficient):+.2f} octaves."
     ) in page
-    doubts = [fits.extent_doubts(one.selected) for one in fitted if one.selected.extents]
+    doubts = [one.selected.search_doubts for one in fitted if one.selected.extents]
     count = {name: sum(name in each for each in doubts) for name in fits.OF_SEARCH}
     assert (
         f"{len(doubts)} curves have these answers. {sum(map(bool, doubts))} are in doubt: {count['space']} because of "

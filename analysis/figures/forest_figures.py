@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import text
-from analysis.fitting import fits
 from analysis.fitting.extents import Extent
 from analysis.payoff import answers, subjects
 from analysis.payoff.answers import Answer
@@ -67,7 +66,7 @@ def rows(found: Sequence[Answer]) -> list[Row]:
         metric = str(names["target_metric"]).removeprefix("validation_").replace("_", " ")
         largest = float(curve.points.batch_size.max())
         target = f"{metric} ≤ {names['target_value']:g}"
-        in_doubt = bool(fits.extent_doubts(curve))
+        in_doubt = bool(curve.search_doubts)
         made.append(Row(titles[names["dataset"], names["model"]], target, answer.pays, largest, in_doubt))
     return sorted(made, key=lambda row: row.place)
 

@@ -33,7 +33,7 @@ from analysis.fitting import (
     coverage,
     curve_fits,
     extent_coverage,
-    fits,
+    fit_tables,
     regimes,
     simulation,
 )
@@ -80,7 +80,7 @@ picture.show(batch_figures.steps_to_target([one]))
 # %%
 answers = curve_fits.answers(one)
 pd.DataFrame(
-    [fits.extents_in_words(points_fit) for _, points_fit in answers],
+    [points_fit.extents_in_words for _, points_fit in answers],
     columns=["pays up to", "efficient up to"],
     index=[name for name, _ in answers],
 )
@@ -144,8 +144,8 @@ print(assumptions.listing(one.selected.checks))
 
 # %%
 names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
-table = fits.table(names, [one.selected for one in fitted])
-extents = [fits.extents_in_words(one.selected) for one in fitted]
+table = fit_tables.table(names, [one.selected for one in fitted])
+extents = [one.selected.extents_in_words for one in fitted]
 table["pays up to"], table["efficient up to"] = zip(*extents, strict=True)
 table[[*names, "pays up to", "efficient up to", "pays_halved_by", "efficient_halved_by"]]
 
@@ -159,7 +159,7 @@ counts.fillna(0).astype(int).rename_axis("verdict")
 # critical batch sizes follow, if the curves are hyperbolas.
 
 # %%
-table["critical batch size"] = [fits.hyperbola_in_words(one.selected) for one in fitted]
+table["critical batch size"] = [one.selected.hyperbola_in_words for one in fitted]
 table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
 
 # %%
@@ -244,9 +244,9 @@ pd.DataFrame(
     [
         (
             largest,
-            *fits.extents_in_words(points_fit),
+            *points_fit.extents_in_words,
             points_fit.fit and points_fit.fit.critical_batch_size,
-            fits.critical_in_words(points_fit),
+            points_fit.critical_in_words,
             points_fit.reason,
         )
         for largest, points_fit in cut.items()

@@ -30,7 +30,7 @@ from scipy import stats
 from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import curve_fits, fits
+from analysis.fitting import curve_fits, fit_tables
 from analysis.plotting import picture, tuning
 from analysis.trials import metaparameters, trials
 
@@ -67,8 +67,8 @@ table = pd.DataFrame(
         {
             "model": one.curve.model,
             "optimizer": one.curve.optimizer,
-            **dict(zip(fits.KEPT, fits.extents_in_words(one.selected), strict=False)),
-            "critical batch size": fits.hyperbola_in_words(one.selected),
+            **dict(zip(fit_tables.KEPT, one.selected.extents_in_words, strict=False)),
+            "critical batch size": one.selected.hyperbola_in_words,
             "E_min": one.selected.fit and one.selected.fit.e_min,
             "S_min": one.selected.fit and one.selected.fit.s_min,
             **contradictions.stated_interval(one.selected)._asdict(),
@@ -76,7 +76,7 @@ table = pd.DataFrame(
         for one in digits
     ]
 ).set_index(["model", "optimizer"])
-table[[*fits.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
+table[[*fit_tables.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
 
 # %% [markdown]
 # Which optimizers differ from plain gradient descent? Two critical batch sizes count as different if their 90 %
@@ -293,9 +293,7 @@ pd.concat(
 
 # %%
 both = curve_fits.moves(fitted).set_index(["dataset", "model", "optimizer"])
-words = [
-    [fits.critical_in_words(points_fit) for _, points_fit in curve_fits.answers(one)] for one in fitted if one.confirmed
-]
+words = [[points_fit.critical_in_words for _, points_fit in curve_fits.answers(one)] for one in fitted if one.confirmed]
 both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True)))
 
 # %%
@@ -320,7 +318,7 @@ Markdown(
 # k only. `python -m analysis fit --best-of 8,16,32,64,1024` prints the same table:
 
 # %%
-by_number = fits.table(*curve_fits.rows_by_k(fitted, [8, 16, 32, 64, 1024]))
+by_number = fit_tables.table(*curve_fits.rows_by_k(fitted, [8, 16, 32, 64, 1024]))
 names = ["dataset", "model", "optimizer", "target_value", "trials_per_point"]
 by_number[[*names, "pays_up_to", "critical_batch_size", "verdict"]]
 

@@ -19,7 +19,7 @@ from scipy.special import ndtri, stdtrit
 
 from analysis import text
 from analysis.cores.scaling import BETWEEN_RUNS
-from analysis.fitting import fits
+from analysis.fitting import points_file
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import time_to_target
 from analysis.payoff.step_times import UPPER, Basis
@@ -204,7 +204,7 @@ def curve(rows: pd.DataFrame) -> PointsFit:
     """Fits steps to target against batch size, using the median over all runs at each batch size on any system."""
     rows = seconds(rows)
     medians = rows.groupby("batch_size")[["steps_low", "steps"]].median().reset_index()
-    return fits.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
+    return points_file.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
 
 
 def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
@@ -236,6 +236,6 @@ def critical(rows: pd.DataFrame, steps: PointsFit) -> str:
     if np.isnan(high) or not beyond > 1:
         return ""
     return (
-        f"critical batch size: {fits.critical_in_words(steps)}. A hyperbola through all runs has it at "
+        f"critical batch size: {steps.critical_in_words}. A hyperbola through all runs has it at "
         f"{text.number(low)} to {text.number(high)}, which extrapolates {beyond:.1f}-fold or more"
     )

@@ -12,7 +12,7 @@ from analysis import kind_views, text
 from analysis.columns import DIFFERS
 from analysis.cores import core_counts, factorizations
 from analysis.cores.core_counts import CoreCurve
-from analysis.fitting import curve_fits, curves, fits
+from analysis.fitting import curve_fits, curves, points_file
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.regimes import Fit
@@ -132,8 +132,8 @@ def of_core_curves(core_curves: Sequence[CoreCurve]) -> list[Subject]:
 
 
 def of_file(file: Path, report: Report | None = None) -> list[Subject]:
-    """Returns the curves in a file of points, as read by ``fits.of_file``."""
-    return _of_fits(*fits.of_file(file, report))
+    """Returns the curves in a file of points, as read by ``points_file.of_file``."""
+    return _of_fits(*points_file.of_file(file, report))
 
 
 def of_paper(source: str, report: Report | None = None) -> list[Subject]:
@@ -151,7 +151,7 @@ def of_paper(source: str, report: Report | None = None) -> list[Subject]:
     names = pd.DataFrame([key for key, _ in groups], columns=[*naming[:3], "target_metric", "target_value"])
     names["unit"] = EXAMPLES
     tracked = progress.track(groups, "fit", " curves", report)
-    return _of_fits(names, [fits.of_steps(rows["batch_size"], rows["steps"]) for _, rows in tracked])
+    return _of_fits(names, [points_file.of_steps(rows["batch_size"], rows["steps"]) for _, rows in tracked])
 
 
 def gpt3_rows() -> pd.DataFrame:

@@ -9,7 +9,6 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import PAYOFF, PAYOFF_TIMES
-from analysis.fitting import fits
 from analysis.fitting.extents import GAIN, Extent
 from analysis.payoff import time_to_target
 from analysis.payoff.answers import Answer
@@ -138,7 +137,7 @@ def as_text(answers: Sequence[Answer]) -> str:
         cells[DIFFERING] = distinction
         for heading, extent in (("pays up to", answer.pays), ("efficient up to", answer.efficient)):
             # Best estimates of bounds are in the notes, because tables are narrow.
-            cells[heading] = fits.bound_in_words(extent, answer.subject.curve) if answer.subject.curve else ""
+            cells[heading] = answer.subject.curve.bound_in_words(extent) if answer.subject.curve else ""
         cells["device"] = answer.device_kind
         for basis in BASES:
             cells[f"{basis} devices"] = answer.pay_offs[basis].last.in_words() if basis in answer.pay_offs else ""

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import text
-from analysis.fitting import fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, ticks, verdicts
 from analysis.plotting.draw import INK, Look
@@ -75,7 +74,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
                 ax.plot(sizes, scaled, color=INK, linestyle=DASHES[name], linewidth=1.0)
         fit = one.selected.fit
         if fit is not None and one.selected.verdict == "identified":
-            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(fits.doubts(one.selected))))
+            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(one.selected.doubts)))
         ax.set_ylabel(quantity.label)
 
     return Panel(title, onto)
@@ -104,7 +103,7 @@ def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
         looks = DASHES.items()
         entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
     identified = [one.selected for one in lines if one.selected.verdict == "identified"]
-    for in_doubt in sorted({bool(fits.doubts(one)) for one in identified}):
+    for in_doubt in sorted({bool(one.doubts) for one in identified}):
         label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
         entries.append(Line2D([], [], label=label, **_critical(in_doubt=in_doubt)))
     return entries

@@ -76,5 +76,5 @@ def _extent(answer: Answer) -> Cell:
     if curve is None:
         return Cell("", "", "number")
     stated = [number for number in answer.pays[:3] if not math.isnan(number)]
-    words = fits.extent_in_words(answer.pays, in_doubt=bool(fits.extent_doubts(curve)))
+    words = fits.extent_in_words(answer.pays, in_doubt=bool(curve.search_doubts))
     return Cell(words, stated[0] if stated else "", "number")

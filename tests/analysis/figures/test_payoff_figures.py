@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.figures import payoff_figures
-from analysis.fitting import fits
+from analysis.fitting import points_file
 from analysis.payoff import answers, step_times, subjects
 from analysis.payoff.step_times import MEASURED, StepTimes
 from analysis.plotting import picture, ticks
@@ -25,7 +25,7 @@ def in_our_look():
 
 def drawn(unit=1.0, gain=0.2):
     """The picture of a curve whose steps were timed on one device: measured there, predicted on more."""
-    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
     width, one = np.full(len(SIZES), 0.05), np.ones(len(SIZES))
     seconds = unit * (0.1 + 1e-3 * SIZES)
     times = StepTimes("X", MEASURED, "", one, SIZES, seconds, width, width, np.zeros(2))
@@ -89,7 +89,7 @@ def test_measured_and_predicted_are_lines_of_their_own():
 
 
 def test_published_times_have_marks_and_a_line_of_their_own():
-    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
     width, seconds = np.full(len(SIZES), 0.05), np.full(len(SIZES), 0.1)
     times = [
         StepTimes("X", basis, "", SIZES, SIZES, factor * seconds, width, width, np.zeros(2))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import fits, regimes
+from analysis.fitting import points_file, regimes
 from analysis.payoff import answers, subjects, time_to_target
 from analysis.payoff.step_times import MEASURED, StepTimes
 
@@ -218,7 +218,7 @@ def test_a_curve_of_one_side_has_an_answer_of_one_side():
 def test_where_the_shape_is_refused_nothing_two_sided_is_said():
     steps = 1000 * SIZES**-0.6  # no slope of -1 anywhere
     noisy = steps * np.exp(np.random.default_rng(0).normal(0, 0.01, len(SIZES)))
-    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(noisy))
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(noisy))
     assert points_fit.verdict in ("at_least", "not_identified")
     curves = time_to_target.step_curves(points_fit.fit)
     same = times(np.full(len(SIZES), 0.1), 0.02)
@@ -226,7 +226,7 @@ def test_where_the_shape_is_refused_nothing_two_sided_is_said():
 
 
 def subject(steps, sizes=SIZES):
-    return subjects.Subject({}, "d", fits.of_steps(pd.Series(sizes), pd.Series(steps)), ())
+    return subjects.Subject({}, "d", points_file.of_steps(pd.Series(sizes), pd.Series(steps)), ())
 
 
 def alone(tmp_path, sizes, seconds, width=1.001):
