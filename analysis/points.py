@@ -85,8 +85,6 @@ def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
 
 
 def _title(curve: CoreCurve) -> str:
-    one = curve.representative
-    device = one.hardware and one.hardware.device_kind
-    study = one.study
-    words = (*study.labels, study.solver, study.table_dtype, curve.distinction)
-    return " · ".join(word for word in (*words, device) if word)
+    study = curve.representative.study
+    words = (*study.labels, study.solver, study.table_dtype, curve.distinction, curve.representative.device)
+    return " · ".join(filter(None, words))
