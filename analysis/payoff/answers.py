@@ -17,7 +17,7 @@ from analysis.payoff.subjects import Subject, Times, given_times
 from analysis.payoff.time_to_target import LastDoubling, PayOff
 from results import progress
 from results.aliases import Strings
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.printing import Report
 
 
@@ -199,7 +199,7 @@ def _open_ends(verdict: text.Verdict, last: LastDoubling, what: str, numbers: np
 def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
     """Returns notes on doublings that were not judged, beyond ``numbers`` of ``devices``."""
     if len(devices) == 1:
-        return [f"{basis} only on {devices[0]:,.0f} device{_s(devices[0])}, so no doubling was observed"]
+        return [f"{basis} only on {number_of(int(devices[0]), 'device')}, so no doubling was observed"]
     last, further = numbers[-1], devices[devices > numbers[-1]]
     if not len(further):
         return []
@@ -210,14 +210,10 @@ def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
 def _gaps(times: StepTimes) -> list[str]:
     """Returns notes on gaps between timed batch sizes."""
     return [
-        f"no batch size was timed on {count:,.0f} device{_s(count)} between {before:,.10g} and {after:,.10g}, so only "
-        "bounds hold between them"
+        f"no batch size was timed on {number_of(int(count), 'device')} between {before:,.10g} and {after:,.10g}, so "
+        "only bounds hold between them"
         for count, before, after in times.gaps()
     ]
-
-
-def _s(count: float) -> str:
-    return "s" if count > 1 else ""
 
 
 def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> list[str]:
