@@ -84,7 +84,7 @@ FIGURES |= {
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn with --where
 # Functions that read a store, by the source of figures.
 LOADERS = {row.source: row.load for row in kind_views.PRESENTATIONS.values() if row.load}
-LOADERS[PAPER] = "analysis.figures.shallue2018.of_store"
+LOADERS[PAPER] = "analysis.figures.paper_workloads.of_store"
 
 
 def draw(figure: Figure, *data: Any) -> "Pictures":

@@ -33,7 +33,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases, text
-from analysis.figures import batch_figures, definitions, shallue2018
+from analysis.figures import batch_figures, definitions, paper_workloads, shallue2018
 from analysis.fitting import curve_fits, fit_tables, points_file
 from analysis.plotting import picture
 from results import store
@@ -179,7 +179,7 @@ pd.DataFrame(
 # curves are above the diamonds at some batch sizes.
 
 # %%
-studies = shallue2018.of_store(folder)
+studies = paper_workloads.of_store(folder)
 picture.show(shallue2018.figure(studies, 1))
 
 # %% [markdown]

@@ -106,7 +106,7 @@ def chart_section(
     charts_before: int,
     charts: Sequence[LegendChart],
     notes: Sequence[str],
-    own: Html,
+    studies_table: Html,
     about: str,
 ) -> Html:
     """Returns a section with charts, notes and a table.
@@ -117,11 +117,11 @@ def chart_section(
       charts_before: number of preceding charts on the page.
       charts: charts to show.
       notes: notes below the charts.
-      own: table of the studies.
+      studies_table: table of the studies.
     """
     group_numbers = {one.study.name: group_number for group_number, one in studies}
     panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
-    content = [tag("div", *panels, class_="panels"), *(tag("p", note, class_="note") for note in notes), own]
+    content = [tag("div", *panels, class_="panels"), *(tag("p", note, class_="note") for note in notes), studies_table]
     return section(name, title, *content, about=about, groups=group_numbers.values())
 
 
@@ -194,6 +194,7 @@ def steps(series: Mapping[str, Mark], across: Ends, up: Ends, unit: str, height:
 def _behind(own: Channels) -> list[Json]:
     """Returns layers for the regimes, perfect scaling, fits with regions, *pays up to* and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
+    pays = {"type": "rule", "strokeWidth": 3}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
     diamond = {"type": "point", "shape": "diamond", "size": 90, "strokeWidth": 1.4, "opacity": 1}
     hollow = {"condition": {"test": "datum.open", "value": PAPER}, "value": INK}
@@ -205,14 +206,7 @@ def _behind(own: Channels) -> list[Json]:
         layer("perfect", rule | {"strokeDash": [6, 4], "strokeWidth": 1.3}, **own.between),
         layer("knees", rule | {"strokeDash": [2, 3]}, **own.at, y2={"value": {"expr": "height"}}),
         layer("fits", clipped | {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone, opacity=DIMMED),
-        layer(
-            "pays",
-            {"type": "rule", "strokeWidth": 3},
-            x=own.x,
-            x2={"field": "x2"},
-            y={"value": {"expr": "height - 7"}},
-            strokeDash=DASHED,
-        ),
+        layer("pays", pays, x=own.x, x2={"field": "x2"}, y={"value": {"expr": "height - 7"}}, strokeDash=DASHED),
         layer("knees", diamond, **own.at, fill=hollow, stroke={"value": INK}) | {"name": "diamonds"},
         layer("rings", ring | {"filled": False}, **own.at, stroke=own.tone, opacity=DIMMED, strokeDash=DASHED),
     ]
