@@ -79,8 +79,8 @@ class Contents(NamedTuple):
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
         """Studies by source."""
-        found = grouped(self.commits, lambda commit: licences.terms(commit.plan))
-        return dict(sorted(found.items(), key=lambda item: str(item[0])))
+        by_terms = grouped(self.commits, lambda commit: licences.terms(commit.plan))
+        return dict(sorted(by_terms.items(), key=lambda item: str(item[0])))
 
     @property
     def licences(self) -> list[Terms]:
@@ -107,7 +107,7 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
       commits: studies, sorted by name.
       points: the points file, or None for a release without points.
     """
-    shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
+    shared = {table: {file for commit in commits if (file := commit.files[table].shared)} for table in TABLES}
     columns = {table: next(iter(files)).schema for table, files in shared.items()}
     hashes = {table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()}
     sizes = {file.path.name: file.bytes for files in shared.values() for file in files}
@@ -143,9 +143,9 @@ class ColumnDescription(NamedTuple):
 
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Describes every column of a table."""
-    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
+    described = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
     of_kinds = [column for kind in KINDS.values() for column in kind.columns]
-    meanings = {column.name: column.meaning for column in (*of_kinds, *own)}
+    meanings = {column.name: column.meaning for column in (*of_kinds, *described)}
     optimizers: dict[str, set[str]] = {}  # by metaparameter
     for commit in contents.commits:
         for name in commit.plan.get("space", ()):

@@ -1,7 +1,8 @@
 """Checks the commits of a study: listed files exist, tables are consistent with the plan, and ledgers add up."""
 
 import hashlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from results import bounds, durable
 from results.aliases import Fields, Json
 from results.bad_input import BadInput, TooOld
 from results.checks import table_checks
-from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
+from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, symptom
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
@@ -20,11 +21,12 @@ from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
-from results.storage import claims, compaction, envelope
+from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
 from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file, table_file
+from results.storage.state import join_endings
 
 IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
 
@@ -67,10 +69,10 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            same = findings.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
+            is_planned = findings.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
             study = (
                 findings.studies[commit.trials]
-                if same
+                if is_planned
                 else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
             )
         except TooOld:
@@ -129,7 +131,7 @@ def rebuild_record(
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
         rows["envelope"] = len(envelope.read(sources["envelope"]))
-        endings = outcomes(table_checks.cached_parquet_rows(parquet["trials"]))
+        endings = outcomes(table_checks.parquet_rows(parquet["trials"], cached=True))
         metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
         commit = Commit(
             name=folder.name,
@@ -162,11 +164,11 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
         with findings.reading(file.path):
             source = file.path
             if file.bytes > IN_MEMORY:
-                digest = sha256(file.path, on_bytes)
+                digest = durable.sha256(file.path)
             else:
                 data = file.path.read_bytes()
-                on_bytes(len(data))
                 source, digest = pa.py_buffer(data), hashlib.sha256(data).hexdigest()
+            on_bytes(file.bytes)
             if digest == file.sha256:
                 return source
             findings.fault(file.path, TORN, torn=True)
@@ -194,26 +196,52 @@ def content_faults(
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
-    rows = {}
-    faults = []
+
+    def read(table: str) -> Rows:
+        parquet = _open(sources[table])
+        check_planned(commit, study, table, parquet.metadata.num_rows)
+        is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
+        rows = table_checks.parquet_rows(parquet, cached=is_small)
+        if rows.length != commit.files[table].rows:
+            raise Damaged(f"holds {rows.length:,} rows but is listed with {commit.files[table].rows:,}")
+        return rows
+
+    stored = (lambda: sources["envelope"]) if "envelope" in sources else None
+    return table_faults(commit, study, record, read, stored, endings, runs, rebuild=rebuild)
+
+
+def table_faults(
+    commit: Commit,
+    study: Plan,
+    record: Folder,
+    read: Callable[[str], Rows],
+    stored: Callable[[], Source] | None,
+    endings: Endings,
+    runs: frozenset[int] | None,
+    *,
+    rebuild: bool,
+) -> list[Fault]:
+    """Returns the faults in a commit's tables and envelope. See ``content_faults`` for the other arguments.
+
+    Args:
+      commit, study, record, endings, runs, rebuild: see ``content_faults``.
+      read: function that returns the rows of a table, or raises Damaged.
+      stored: function that returns the envelope. By default, the envelope is not checked.
+    """
+    rows, faults = {}, []
     for table in TABLES:
-        file = commit.files[table]
+        path = commit.files[table].path
         try:
-            parquet = _open(sources[table])
-            check_planned(commit, study, table, parquet.metadata.num_rows)
-            is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
-            rows[table] = (table_checks.cached_parquet_rows if is_small else table_checks.parquet_rows)(parquet)
+            rows[table] = read(table)
+        except FileNotFoundError:
+            faults.append(Fault(path, "is missing"))
         except Damaged as error:
-            faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
-            continue
+            faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
         except Exception as error:  # reading an untrusted file can raise any exception
-            faults.append(Fault(file.path, f"is not a readable Parquet file ({brief(error)})"))
-            continue
-        if rows[table].length != file.rows:
-            faults.append(Fault(file.path, f"holds {rows[table].length:,} rows but is listed with {file.rows:,}"))
+            faults.append(Fault(path, f"is not a readable Parquet file ({brief(error)})"))
     faults = faults or row_faults(commit, study, record, rows, endings, runs)
-    if "envelope" in sources and not faults:
-        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
+    if stored is not None and not faults:
+        faults = envelope_faults(commit, study, stored(), rows if rebuild else None)
     return faults
 
 
@@ -276,9 +304,9 @@ def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
     else:
         check_rows(table, file.path, file.bytes, rows)
     if table == "measurements":
-        most = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
-        if rows > most:
-            raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {most:,}")
+        limit = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
+        if rows > limit:
+            raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {limit:,}")
 
 
 def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
@@ -302,8 +330,8 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         if envelope.has_empty_interval(table):
             return [Fault(file.path, "has an empty interval, which is impossible")]
         if rows is not None:
-            whole = _piece(rows, envelope.NEEDED)
-            if not envelope.is_same(envelope.build(study, whole, hashes)[0], table):
+            piece = _piece(rows, envelope.NEEDED)
+            if not envelope.is_same(envelope.build(study, piece, hashes)[0], table):
                 return [Fault(file.path, "does not match the tables listed with it")]
     except Exception as error:  # reading an untrusted file can raise any exception
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
@@ -312,14 +340,14 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 
 def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
-    return claims.join_endings(rows.read(["trial", *TrialEnding._fields]))
+    return join_endings([rows.read(["trial", *TrialEnding._fields])])
 
 
 def _buffer(source: Source) -> pa.Buffer:
     """Returns a file as a buffer. A local file is memory-mapped."""
     if isinstance(source, pa.Buffer):
         return source
-    return durable.system(source).buffer(source)
+    return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())
 
 
 def _open(source: Source) -> bounds.Parquet:

@@ -3,11 +3,10 @@
 import collections
 import contextlib
 import dataclasses
-import hashlib
 import re
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from results import durable
 from results.aliases import Fields, OnCount
@@ -24,7 +23,6 @@ from results.storage.parts import Part
 OnBytes = OnCount
 
 TORN = "is not what was written: torn, or a byte has changed"
-CHUNK = 1 << 18  # small enough to stay in the processor's cache between reading and hashing
 
 
 class Fault(NamedTuple):
@@ -113,18 +111,6 @@ class Findings:
             self.fault(path, "was left by a killed process more than a day ago", torn=True)
         else:
             self.leftovers["temporary"] += 1
-
-
-def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
-    """Returns the hex hash of a file, or of its first ``until`` bytes."""
-    digest, buffer, remaining = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
-    with path.open("rb") as stream:
-        file: Any = stream
-        while count := file.readinto(buffer if remaining is None or remaining > CHUNK else buffer[:remaining]):
-            digest.update(buffer[:count])
-            on_bytes(count)
-            remaining = None if remaining is None else remaining - count
-    return digest.hexdigest()
 
 
 def brief(error: Exception) -> str:

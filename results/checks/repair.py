@@ -174,9 +174,9 @@ def _confirms(folder: Path, torn: Torn) -> Iterator[Action]:
 
 def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
     """Rebuilds torn or missing claims with their cutoffs, newest first."""
-    known = findings.cutoffs
+    cutoffs = findings.cutoffs
     untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so they are kept
-    torn = [number for number in listing.claims if number not in known and claim_file(number) not in untouched]
+    torn = [number for number in listing.claims if number not in cutoffs and claim_file(number) not in untouched]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
     for number in numbers if len(numbers) <= MOST_ANEW else []:
         seqs = [part.seq for part in listing.parts if part.token == number]
@@ -186,11 +186,11 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
             cutoff, purpose = commit_of(record, folder, path).parts, "commit"
         elif seqs:
             cutoff = min(seqs)  # the number of the first part under a claim is its cutoff
-        elif number + 1 in known:
-            cutoff = known[number + 1]  # the claim wrote no parts, so the next one has the same cutoff
+        elif number + 1 in cutoffs:
+            cutoff = cutoffs[number + 1]  # the claim wrote no parts, so the next one has the same cutoff
         else:
             cutoff = _count(findings, listing)
-        known[number] = cutoff
+        cutoffs[number] = cutoff
         path = folder / claim_file(number)
         was = "was torn" if path.exists() else "was missing"
         durable.replace(path, claim_bytes(number, cutoff, purpose))
@@ -222,7 +222,7 @@ def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest
     """Returns every request that a commit may have fulfilled, largest first."""
     trials = sorted({plan.trials, *listing.plans}, reverse=True)
     confirms = sorted({NO_REPEATS, *listing.confirms}, reverse=True)
-    return [TrialRequest(each, repeats) for each in trials for repeats in confirms]
+    return [TrialRequest(count, repeats) for count in trials for repeats in confirms]
 
 
 def _commits(folder: Path, torn: Torn) -> Iterator[Action]:
@@ -319,7 +319,11 @@ def _plan(folder: Path, findings: Findings, listing: Listing) -> PlanRequest | N
             trials = max([row["planned_trials"] or 0, *listing.plans])
             if trials and row["plan"]:
                 requests.append(PlanRequest(json.loads(row["plan"]), trials))
-    return max((each for each in requests if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
+    return max(
+        (request for request in requests if _is_of(request.plan, folder)),
+        key=lambda request: request.trials,
+        default=None,
+    )
 
 
 def _is_of(plan: Fields, folder: Path) -> bool:

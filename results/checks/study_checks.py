@@ -1,6 +1,6 @@
 """Checks a study's folder in a store: every file must be expected and intact, and all parts must exist."""
 
-from collections.abc import Mapping
+import hashlib
 
 import pyarrow.compute as pc
 
@@ -9,7 +9,7 @@ from results.aliases import Fields, Json
 from results.bad_input import BadInput, TooOld
 from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
-from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256, symptom
+from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, symptom
 from results.durable import RECORD_BYTES, Damaged, Folder
 from results.file_systems.local import LOCK as LOCK
 from results.plans.kinds import from_plan
@@ -64,7 +64,7 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     _claims(folder, listing, records, findings)
     listed = commit_checks.commits(folder, listing, records, files, findings, on_bytes, rebuild=rebuild)
     _unrecorded(folder, listing, findings)
-    check_parts(folder, listing, files, findings, on_bytes)
+    check_parts(folder, listing, findings, on_bytes)
     for name in listing.others:
         if name not in listed:
             _unlisted(folder / name, listing, findings)
@@ -194,9 +194,7 @@ def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
         findings.fault(path, "is an unexpected file")
 
 
-def check_parts(
-    folder: Folder, listing: Listing, files: Mapping[str, Entry], findings: Findings, on_bytes: OnBytes
-) -> None:
+def check_parts(folder: Folder, listing: Listing, findings: Findings, on_bytes: OnBytes) -> None:
     """Checks every part, and the tables of parts that count and are not committed yet."""
     merged = findings.commit.parts if findings.commit else 0
     waiting = [part for part in listing.parts if part.seq >= merged]
@@ -214,7 +212,7 @@ def check_parts(
         path, claim = folder / part.file, findings.claims.get(part.token)
         if claim and (claim.purpose == "commit" or part.seq < claim.parts):
             findings.fault(path, f"was not written under a valid claim: {claim_file(part.token)} does not include it")
-        if not _is_intact(path, files[part.file], findings, on_bytes):
+        if not _is_intact(path, findings, on_bytes):
             continue
         findings.parts.append(part)
         if part in counting:
@@ -223,14 +221,12 @@ def check_parts(
             findings.leftovers["replaced" if part.seq < merged else "cut off"] += 1
 
 
-def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
+def _is_intact(path: Folder, findings: Findings, on_bytes: OnBytes) -> bool:
     """Returns whether a part ends with the hash of its other bytes. Adds a fault if not."""
-    payload = max(0, entry.bytes - DIGEST_BYTES)
     with findings.reading(path):
-        with path.open("rb") as file:
-            file.seek(payload)
-            digest = file.read(DIGEST_BYTES + 1)
-        if sha256(path, on_bytes, payload) == digest.hex():
+        data = path.read_bytes()
+        on_bytes(len(data))
+        if hashlib.sha256(memoryview(data)[:-DIGEST_BYTES]).digest() == data[-DIGEST_BYTES:]:
             return True
         findings.fault(path, TORN, torn=True)
     return False
@@ -239,16 +235,16 @@ def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes
 def _part_content(path: Folder, findings: Findings) -> None:
     if not findings.plans:
         return
-    most = max(findings.plans)
+    planned = max(findings.plans)
     try:
         piece = compaction.read_part(path)
-        trials = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
+        trials = max(planned, pc.max(piece.studies["planned_trials"]).as_py() or 0)
         plan = path.parent / plan_file(trials)
-        if trials > most and all(fault.path != plan for fault in findings.faults):
+        if trials > planned and all(fault.path != plan for fault in findings.faults):
             findings.fault(plan, "is missing, although a part has this number of trials", torn=True)
         rows = {table: table_checks.table_rows(content) for table, content in piece._asdict().items()}
         repeats = max(findings.confirms, default=NO_REPEATS, key=lambda repeats: repeats.confirm)
-        flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
+        flaws = table_checks.flaws(from_plan(findings.plans[planned], trials, repeats, path.parent.name), rows)
         findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         findings.endings |= outcomes(rows["trials"])
     except TooOld:

@@ -46,9 +46,9 @@ def incoming(folder: Folder) -> dict[str, Incoming]:
     """
     studies = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
     by_plan: dict[str, Incoming] = {}
-    for each in studies:
-        if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
-            raise Damaged(f"{folder} has one plan twice, as {other.study.name} and {each.study.name}. Remove one.")
+    for offer in studies:
+        if (first := by_plan.setdefault(offer.study.plan_json, offer)) is not offer:
+            raise Damaged(f"{folder} has one plan twice, as {first.study.name} and {offer.study.name}. Remove one.")
     return by_plan
 
 
@@ -131,10 +131,10 @@ def _piece(commit: Commit, data: TableBytes) -> Piece:
 
 
 def _runs(commit: Commit) -> list[Piece]:
-    whole = read_checked(commit)
-    run_of = dict(zip(whole.trials["trial"].to_pylist(), whole.trials["run"].to_pylist(), strict=True))
+    piece = read_checked(commit)
+    run_of = dict(zip(piece.trials["trial"].to_pylist(), piece.trials["run"].to_pylist(), strict=True))
     runs = []
-    for row, run in enumerate(whole.studies["run"].to_pylist()):
-        own = select_trials(whole, [trial for trial, number in run_of.items() if number == run])
-        runs.append(own._replace(studies=whole.studies.slice(row, 1)))
+    for row, run in enumerate(piece.studies["run"].to_pylist()):
+        rows = select_trials(piece, [trial for trial, number in run_of.items() if number == run])
+        runs.append(rows._replace(studies=piece.studies.slice(row, 1)))
     return runs

@@ -20,6 +20,7 @@ from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
 from results.storage.parts import claim_file, commit_file, table_file
+from results.storage.state import read_state
 
 MergeResult = Literal["new", "grown", "present"]
 
@@ -87,26 +88,26 @@ def _check(
             if plan in offers
         ]
         name = rivals[0][1].study.name
-        ours, origin = _stored_tables(into, name), dict[int, Folder]()  # the source of each trial that is not ours
+        stored, origin = _stored_tables(into, name), dict[int, Folder]()  # the source of each trial that is not ours
         for folder, offer in rivals:
             store.check_same_plan(into, offer.study)
             if _is_same(into, offer.commit):
                 continue
-            theirs = compaction.merge(offer.runs(), offer.study)
-            comparison = union(ours, theirs, offer.study) if ours else Union(frozenset(_ids(theirs)))
-            other = next(iter(origin.values()), into)
-            faults += [f"{name}: {clash.describe(other, folder)}" for clash in comparison.clashes]
+            offered = compaction.merge(offer.runs(), offer.study)
+            comparison = union(stored, offered, offer.study) if stored else Union(frozenset(_ids(offered)))
+            first_origin = next(iter(origin.values()), into)
+            faults += [f"{name}: {clash.describe(first_origin, folder)}" for clash in comparison.clashes]
             for trial, difference in comparison.conflicts.items():
                 faults.append(f"{name}: trial {trial}: {difference.describe(origin.get(trial, into), folder)}")
             for trial, difference in comparison.unfinished.items():
-                here = origin.get(trial, into)
-                kept = folder if trial in comparison.take else here
-                line = f"{name}: trial {trial} is unfinished in both: {difference.describe(here, folder)}"
+                place = origin.get(trial, into)
+                kept = folder if trial in comparison.take else place
+                line = f"{name}: trial {trial} is unfinished in both: {difference.describe(place, folder)}"
                 unfinished.append(f"{line}; the one in {kept} is kept")
             gave_way += len(comparison.finished)
             if not comparison.conflicts and not comparison.clashes:
-                additions = select_trials(theirs, comparison.take)
-                ours = compaction.merge([ours, additions] if ours else [additions], offer.study)
+                additions = select_trials(offered, comparison.take)
+                stored = compaction.merge([stored, additions] if stored else [additions], offer.study)
                 origin |= dict.fromkeys(comparison.take, folder)
     report_some(faults or unfinished, report)
     if faults:
@@ -126,66 +127,66 @@ def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
         return "present"
     if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy_study(offer.commit, study, into):
         return "new"
-    ours, runs = _stored_tables(into, study.name), offer.runs()
+    stored, runs = _stored_tables(into, study.name), offer.runs()
     take = frozenset(trial for run in runs for trial in _ids(run))
-    if ours is not None:
-        comparison = union(ours, compaction.merge(runs, study), study)
+    if stored is not None:
+        comparison = union(stored, compaction.merge(runs, study), study)
         if comparison.conflicts or comparison.clashes:
             raise BadInput(f"{study.name} has changed in {into} since it was compared. Run the command again.")
         take = comparison.take
-    _, base, waiting = claims.state(into, study.name)
-    if not take and not waiting and base and largest_request([base.request, study.request]) == base.request:
+    state = read_state(into, study.name)
+    base = state.base
+    if not take and not state.parts and base and largest_request([base.request, study.request]) == base.request:
         return "present"  # and visible; a killed merge leaves parts that only the next merge commits
     store.ask(into, study)
     for run in runs:
         addition = select_trials(run, take)
-        if ours is None or len(addition.trials):
+        if stored is None or len(addition.trials):
             with store.claim(into, study.name) as claim:  # every run needs its own claim
                 claim.write(addition._asdict())
     with store.claim(into, study.name) as claim:
         claim.commit(study)
-    return "new" if ours is None else "grown"
+    return "new" if stored is None else "grown"
 
 
 def _stored_tables(into: Folder, name: str) -> Piece | None:
     """Returns the tables of a study in the store, including uncommitted parts."""
-    _, base, parts = claims.state(into, name)
-    pieces = claims.pieces(into / name, base, parts, {})
+    pieces = read_state(into, name).pieces()
     return compaction.merge(pieces) if pieces else None
 
 
 def _is_same(into: Folder, theirs: Commit | None) -> bool:
     """Returns whether the store has the same files as a commit record lists."""
-    ours = commits.newest_commit(into, theirs.name) if theirs else None
-    if ours is None or theirs is None or largest_request([ours.request, theirs.request]) != ours.request:
+    stored = commits.newest_commit(into, theirs.name) if theirs else None
+    if stored is None or theirs is None or largest_request([stored.request, theirs.request]) != stored.request:
         return False
-    return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
+    return all(stored.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
 
 
-def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
+def _copy_study(commit: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study file by file. If the store has its results or a larger request, writes nothing and returns False.
 
     The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created in
     the store. Parts are not copied, so the claims and the record contain a part count of 0. If copying is interrupted,
     later writers always find a consistent state.
     """
-    theirs, data = files_checked(theirs)
-    version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
+    commit, data = files_checked(commit)
+    version = schema.version(parquet_file(data["studies"], "studies", commit.files["studies"].path).schema_arrow)
     folder = into / study.name
     with store.claim(into, study.name):
-        listing, base, parts = claims.state(into, study.name)
-        if base is not None or parts or largest_request([theirs.request, *listing.requests]) != theirs.request:
+        listing, base, parts = read_state(into, study.name)[1:]
+        if base is not None or parts or largest_request([commit.request, *listing.requests]) != commit.request:
             return False
         store.ask(into, study)
-        number = max(theirs.number, len(listing.claims) + 1)
+        number = max(commit.number, len(listing.claims) + 1)
         for claim in range(1, number + 1):
             created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
-        names = {table: table_file(table, number) for table in theirs.files}
+        names = {table: table_file(table, number) for table in commit.files}
         for table, name in names.items():
             durable.create(folder / name, data[table])
-        record = commits.record_of(theirs._replace(number=number, parts=0), version, names)
+        record = commits.record_of(commit._replace(number=number, parts=0), version, names)
         durable.create(folder / commit_file(number), durable.seal(record))
         if max(commits.list_study(folder).claims) > number:  # a newer claim may have missed the record
             raise TakenOver(f"{study.name} was taken over by another process")

@@ -101,13 +101,13 @@ class Shards:
         if not self._waiting:
             return
         group = pa.concat_tables(self._waiting).combine_chunks()
-        further = self._further_footer(group)
-        filled = self._sink.tell() + self._footer + further
+        growth = self._further_footer(group)
+        filled = self._sink.tell() + self._footer + growth
         may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # the encoded group is smaller
         if may_be_full and filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
             self._end(last=False)
             self._open()
-        self._footer += further
+        self._footer += growth
         for rows in self._waiting:
             self.places.append(Place(len(self._counts) - 1, self._counts[-1]))
             self._counts[-1] += len(rows)
@@ -116,9 +116,9 @@ class Shards:
 
     def _further_footer(self, group: pa.Table) -> int:
         """Returns an upper bound on a group's bytes in the footer: the bytes for its first row, plus a margin."""
-        empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
+        empty, first_row = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
         row_groups = -(-len(group) // MOST_ROWS)
-        return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups
+        return (_footer_bytes(first_row) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups
 
     def _end(self, *, last: bool) -> None:
         self._writer.close()

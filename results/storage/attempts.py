@@ -103,9 +103,9 @@ def end(log: Path, code: int, cause: str) -> None:
     with contextlib.suppress(OSError):  # results do not depend on it
         folder = _COPIES.pop(log, log.parent)
         if code == exit_codes.DONE:
-            needless = [each.log for each in read(folder) if each.code == exit_codes.PREEMPTED]
-            for each in (log, *needless):
-                each.unlink(missing_ok=True)
+            needless = [attempt.log for attempt in read(folder) if attempt.code == exit_codes.PREEMPTED]
+            for attempt in (log, *needless):
+                attempt.unlink(missing_ok=True)
         elif log.exists():
             number = log.stem.removeprefix("attempt-")
             _append(log, f"attempt {number} ended at {_now()} with {code}: {' '.join(cause.split())}")
@@ -127,7 +127,7 @@ def read(folder: Folder) -> list[Attempt]:
     """Returns the attempts at a study for which there are logs, in order."""
     with contextlib.suppress(OSError):
         numbers = sorted(listing(_names(folder)).attempts)
-        return [found for number in numbers if (found := _attempt(folder / attempt_file(number), number))]
+        return [attempt for number in numbers if (attempt := _attempt(folder / attempt_file(number), number))]
     return []
 
 

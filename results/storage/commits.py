@@ -223,13 +223,13 @@ def _file(entry: Fields, folder: Folder) -> File:
 
 def _slice(table: str, entry: Fields, shared_files: Mapping[str, SharedFile], record: Fields) -> File:
     """Returns a study's slice of a shared file."""
-    whole, start, rows = shared_files[entry["file"]], _whole(entry["start"], 2**63), _whole(entry["rows"], 2**63)
+    file, start, rows = shared_files[entry["file"]], _whole(entry["start"], 2**63), _whole(entry["rows"], 2**63)
     if table == "envelope":
-        return File(whole.path, whole.sha256, _whole(entry["bytes"], whole.bytes), rows, whole, start)
+        return File(file.path, file.sha256, _whole(entry["bytes"], file.bytes), rows, file, start)
     columns = dict(sorted((record["metrics"] if table == "measurements" else entry.get("columns", {})).items()))
-    if start + rows > whole.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
+    if start + rows > file.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
         raise ValueError(entry)
-    return slice_of(whole, start, rows, columns)
+    return slice_of(file, start, rows, columns)
 
 
 def slice_of(whole: SharedFile, start: int, rows: int, columns: StringMap) -> File:
@@ -307,11 +307,13 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
         reason = first_line(error)
         raise Damaged(f"{path} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
-    known = [(column.name, column.type) for column in schema.COLUMNS[table]]
-    own = {(column.name, column.type) for column in KINDS[commit.kind].columns}
-    others = [kind for name, kind in columns[len(known) :] if (name, kind) not in own]  # metaparameters and metrics
+    expected = [(column.name, column.type) for column in schema.COLUMNS[table]]
+    columns_of_kind = {(column.name, column.type) for column in KINDS[commit.kind].columns}
+    further_types = [
+        kind for name, kind in columns[len(expected) :] if (name, kind) not in columns_of_kind
+    ]  # metaparameters and metrics
     names = {name for name, _ in columns}
-    if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
+    if columns[: len(expected)] != expected or len(names) < len(columns) or not all(map(_is_number, further_types)):
         raise Damaged(f"{path} has other columns than {table}. Check everything with `python -m results verify`.")
     for name in names & set(schema.NEVER_NULL):
         if count := content[name].null_count:

@@ -57,7 +57,7 @@ class Envelope(NamedTuple):
     rows: Sequence[pa.RecordBatch]
 
 
-def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
+def build(study: Plan, searched: Piece, hashes: StringMap) -> tuple[bytes, int]:
     """Returns the content of a study's envelope file, and its number of rows.
 
     Args:
@@ -65,13 +65,13 @@ def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
       whole: the study's merged tables, with at least the columns ``NEEDED``.
       hashes: sha256 of the table files, by table.
     """
-    rows, whole = len(whole.measurements), _without_repeats(whole)
-    trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
+    rows, searched = len(searched.measurements), _without_repeats(searched)
+    trial, step = (searched.measurements[name].to_numpy() for name in ("trial", "step"))
     starts = _starts(trial)
-    complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
+    complete = searched.trials["trial"].to_numpy()[searched.trials["status"].to_numpy() == "COMPLETE"]
     rank = np.where(np.isin(trial, complete), np.searchsorted(complete, trial), NOT_COMPLETE).astype(np.int32)
-    metrics = {f.name: str(f.type) for f in whole.measurements.schema if f.name in METRICS}
-    columns = {name: whole.measurements[name] for name in metrics}
+    metrics = {f.name: str(f.type) for f in searched.measurements.schema if f.name in METRICS}
+    columns = {name: searched.measurements[name] for name in metrics}
     values = {name: column.to_numpy() for name, column in columns.items()}
     plain = np.where(starts, -1, np.arange(len(starts)) - 1)
     before = {name: _row_before(starts, column) if column.null_count else plain for name, column in columns.items()}
@@ -81,7 +81,7 @@ def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
         "schema": schema.SCHEMA_VERSION,
         "rules": BATCHES,
         "sha256": {table: hashes[table] for table in HASHED},
-        "about": of_study(study, whole.studies, whole.trials, metrics, rows).record(),
+        "about": of_study(study, searched.studies, searched.trials, metrics, rows).record(),
     }
     batches = [_batch(rows, (trial, rank, step), values, before) for rows in keep]
     return _content(batches[0].schema, head, batches), sum(batch.num_rows for batch in batches)
@@ -165,12 +165,12 @@ def is_same(data: bytes, table: pa.Table) -> bool:
       data: the new envelope, from ``build``.
       table: all rows of the existing envelope, in any readable schema.
     """
-    ours = pa.ipc.open_stream(data).read_all()
-    heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
-    lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
-    if heads[0] != heads[1] or lengths[0] != lengths[1] or not ours.schema.equals(table.schema):
+    built = pa.ipc.open_stream(data).read_all()
+    heads = [json.loads(envelope.schema.metadata[KEY]) | {"schema": None} for envelope in (built, table)]
+    lengths = [[len(chunk) for chunk in envelope["step"].chunks] for envelope in (built, table)]
+    if heads[0] != heads[1] or lengths[0] != lengths[1] or not built.schema.equals(table.schema):
         return False
-    pairs = zip(ours.columns, table.columns, strict=True)
+    pairs = zip(built.columns, table.columns, strict=True)
     return all(np.array_equal(a.to_numpy(), b.to_numpy(), equal_nan=True) for a, b in pairs)
 
 
@@ -182,18 +182,18 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
       target: metric and value, compared in the type of each study's column.
       rule: rule that determines which trials count and when they reach the target.
     """
-    measured = [each for each in envelopes if target.metric in each.description.metrics]
+    measured = [envelope for envelope in envelopes if target.metric in envelope.description.metrics]
     by_study: dict[str, Answer] = {}
-    for metrics, members in grouped(measured, lambda each: tuple(each.description.metrics.items())).items():
+    for metrics, members in grouped(measured, lambda envelope: tuple(envelope.description.metrics.items())).items():
         table = _rows(members, metrics)
         trial, before, step = (table[name].to_numpy() for name in ("trial", "step_before", "step"))
         reached = target.reached(table[target.metric].to_numpy(), strict=rule.strict)
         at_target = np.flatnonzero(reached & _counts(table, rule))
-        ends = np.cumsum([sum(map(len, each.rows)) for each in members])
-        for each, rows in zip(members, np.split(at_target, np.searchsorted(at_target, ends)[:-1]), strict=True):
+        ends = np.cumsum([sum(map(len, envelope.rows)) for envelope in members])
+        for envelope, rows in zip(members, np.split(at_target, np.searchsorted(at_target, ends)[:-1]), strict=True):
             # Some rows follow the first of their trial, but never change the answer.
             if answer := Reached(trial[rows], before[rows], step[rows]).answer():
-                by_study[each.description.study] = answer
+                by_study[envelope.description.study] = answer
     return by_study
 
 
@@ -206,14 +206,16 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
       rule: rule that determines which trials count.
     """
     by_study = {}
-    for each in envelopes:
-        if metric not in each.description.metrics:
+    for envelope in envelopes:
+        if metric not in envelope.description.metrics:
             continue
-        table = _rows([each], each.description.metrics.items())
+        table = _rows([envelope], envelope.description.metrics.items())
         measured = table[metric].to_numpy()[_counts(table, rule)]
         measured = measured[np.isfinite(measured)]
         if len(measured):
-            by_study[each.description.study] = float(str(measured.min()))  # with the digits of the column's own type
+            by_study[envelope.description.study] = float(
+                str(measured.min())
+            )  # with the digits of the column's own type
     return by_study
 
 
@@ -221,7 +223,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
     """Returns all rows of envelopes with the same metrics. Raises Damaged if columns or values are invalid."""
     fields = [(name, pa.int32()) for name in COLUMNS] + [(name, METRIC_TYPES[kind]) for name, kind in metrics]
     try:
-        table = pa.Table.from_batches([batch for each in envelopes for batch in each.rows], pa.schema(fields))
+        table = pa.Table.from_batches([batch for envelope in envelopes for batch in envelope.rows], pa.schema(fields))
         table.validate()
         if any(column.null_count for column in table.columns):
             raise ValueError("a value is missing")
@@ -263,9 +265,11 @@ def _batch(
     pairs = [np.flatnonzero(has) << 32 | low[has] for has, low in zip(has_value, starting.values(), strict=True)]
     number, low = np.divmod(np.unique(np.concatenate([*pairs, np.zeros(0, np.int64)])), 1 << 32)
     low = low.astype(step.dtype)
-    own = {name: np.where(starting[name][number] == low, values[name][rows[number]], np.nan) for name in values}
+    columns_of_metrics = {
+        name: np.where(starting[name][number] == low, values[name][rows[number]], np.nan) for name in values
+    }
     first = dict(zip(COLUMNS, (trial[rows[number]], rank[rows[number]], low, step[rows[number]]), strict=True))
-    return pa.record_batch({name: pa.array(column) for name, column in (first | own).items()})
+    return pa.record_batch({name: pa.array(column) for name, column in (first | columns_of_metrics).items()})
 
 
 def _taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -301,9 +305,9 @@ def _decisive(
 def _places(step: np.ndarray) -> np.ndarray:
     """Returns the rank of each row's step among the distinct steps, counting from 1. Uses few bits, to sort fast."""
     if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a lookup table is faster than sorting
-        there = np.zeros(int(step.max()) + 1, bool)
-        there[step] = True
-        places = np.cumsum(there)
+        is_used = np.zeros(int(step.max()) + 1, bool)
+        is_used[step] = True
+        places = np.cumsum(is_used)
         return places.astype(np.min_scalar_type(int(places[-1])))[step]
     steps = np.unique(step)
     return (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))

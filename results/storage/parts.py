@@ -103,11 +103,11 @@ def checkpoint_file(trial: int, index: int = 0, count: int = 1, step: int | None
 
 def complete_checkpoints(trial: int, names: Iterable[str]) -> list[tuple[int, int]]:
     """Returns (step, count) for each complete multi-part checkpoint of a trial, newest first."""
-    found: dict[tuple[int, int], set[int]] = {}
+    parts_of_steps: dict[tuple[int, int], set[int]] = {}
     for match in filter(None, map(_PATTERNS["checkpoint"].fullmatch, names)):
         if match[2] and int(match[1]) == trial:
-            found.setdefault((int(match[2]), int(match[4])), set()).add(int(match[3]))
-    return sorted((key for key, parts in found.items() if parts == set(range(key[1]))), reverse=True)
+            parts_of_steps.setdefault((int(match[2]), int(match[4])), set()).add(int(match[3]))
+    return sorted((key for key, parts in parts_of_steps.items() if parts == set(range(key[1]))), reverse=True)
 
 
 def attempt_file(number: int) -> str:
