@@ -16,6 +16,7 @@ from results.plans.kinds import KINDS
 from results.plans.points import POINTS as POINT_COLUMNS
 from results.plans.study import METRIC_KINDS, METRICS
 from results.storage.commits import Commit
+from results.storage.shared import SharedFile
 
 TABLES = {
     "studies": "a run of a study: its plan, its machine and its cost",
@@ -91,16 +92,7 @@ class Contents(NamedTuple):
         return sum(commit.files[table].rows for commit in self.commits)
 
 
-class PointsFile(NamedTuple):
-    """The points file of a release."""
-
-    columns: pa.Schema
-    sha256: str
-    bytes: int
-    rows: int
-
-
-def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents:
+def of_studies(commits: Sequence[Commit], points: SharedFile | None) -> Contents:
     """Collects the contents of a release, in which studies share files.
 
     Args:
@@ -112,7 +104,7 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
     hashes = {table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()}
     sizes = {file.path.name: file.bytes for files in shared.values() for file in files}
     if points:
-        columns[POINTS], hashes[POINTS] = points.columns, {POINTS_FILE: points.sha256}
+        columns[POINTS], hashes[POINTS] = points.schema, {POINTS_FILE: points.sha256}
         sizes[POINTS_FILE] = points.bytes
     sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
     days = set()

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -15,9 +15,9 @@ from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, symptom
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.kinds import KINDS, from_plan
+from results.plans.kinds import KINDS, study_of
 from results.plans.plan import Plan
-from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
+from results.plans.trial_request import TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
@@ -25,7 +25,7 @@ from results.storage import compaction, envelope
 from results.storage.commits import Commit, File, check_rows, commit_of, record_of
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
-from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file, table_file
+from results.storage.parts import claim_file, commit_file, confirm_file, plan_file, table_file
 from results.storage.state import join_endings
 
 IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
@@ -33,54 +33,28 @@ IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checki
 Source: TypeAlias = pa.Buffer | Folder
 
 
-def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another study."""
-    try:
-        study = from_plan(plan, trials, repeats, name)
-        derived = study.name
-    except BadInput:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        raise BadInput("holds an invalid plan") from None
-    if derived != name:
-        raise BadInput(f"holds the plan of another study, {derived[:100]}")
-    return study
-
-
 def commits(
-    folder: Folder,
-    listing: Listing,
-    records: Fields,
-    files: Mapping[str, Entry],
-    findings: Findings,
-    on_bytes: OnBytes,
-    *,
-    rebuild: bool,
+    findings: Findings, records: Fields, files: Mapping[str, Entry], on_bytes: OnBytes, *, rebuild: bool
 ) -> set[str]:
     """Checks every commit and its files, newest first. Returns the names of all files listed in the records.
 
     The tables of the newest commit are checked too, provided that they have the listed hashes. Rebuilding the envelope
     takes ten times as long as all other checks together.
     """
-    listed = set()
-    for number in reversed(listing.commits):
+    folder, listed = findings.place, set()
+    for number in reversed(findings.listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
         if record is None:
             continue
         try:
             commit = commit_of(record, folder, path)
-            is_planned = findings.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
-            study = (
-                findings.studies[commit.trials]
-                if is_planned
-                else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
-            )
+            study = study_of(commit.plan, commit.trials, folder.name, commit.repeats)
         except TooOld:
             raise
         except BadInput as error:
-            findings.fault(path, symptom(error, path))
+            findings.fault(path, symptom(error, path, folder.name))
             continue
-        differences = list(_unlike(record, commit, number, folder, listing, findings))
+        differences = list(_unlike(record, commit, number, findings))
         findings.faults += [Fault(path, difference) for difference in differences]
         if differences:
             continue
@@ -97,36 +71,28 @@ def commits(
             if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
         }
         if set(TABLES) <= sources.keys():
-            valid = runs(listing, findings)
-            findings.faults += content_faults(commit, study, path, sources, findings.endings, valid, rebuild=rebuild)
+            findings.faults += content_faults(
+                commit, study, path, sources, findings.endings, findings.runs, rebuild=rebuild
+            )
             findings.believed += "envelope" in sources and not rebuild
             findings.commit = commit
     return listed
 
 
-def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
-    """Returns the possible claim numbers of runs, or None if a claim is damaged."""
-    if len(findings.claims) < len(listing.claims):
-        return None
-    return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
-
-
-def rebuild_record(
-    folder: Folder, number: int, parts: int, plan: Fields, request: TrialRequest, runs: frozenset[int] | None
-) -> Json | None:
+def rebuild_record(findings: Findings, number: int, parts: int, study: Plan, request: TrialRequest) -> Json | None:
     """Rebuilds a lost commit record from its tables. Returns None unless the tables are valid and match the envelope.
 
     Args:
-      folder: the study's folder.
+      findings: findings of a check of the study's folder.
       number: commit number.
       parts: number of parts in the commit.
-      plan: the study's plan.
+      study: the study.
       request: a request that the commit may have fulfilled.
-      runs: valid run numbers, or None if unknown.
     """
+    folder = findings.place
     names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
     try:
-        study = study_of(plan, request.trials, folder.name, request.repeats)
+        study = study.with_request(request)
         sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
@@ -137,7 +103,7 @@ def rebuild_record(
             name=folder.name,
             number=number,
             parts=parts,
-            plan=plan,
+            plan=study.plan(),
             trials=request.trials,
             files={
                 table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
@@ -147,7 +113,7 @@ def rebuild_record(
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content_faults(commit, study, folder, sources, {}, runs):
+        if content_faults(commit, study, folder, sources, {}, findings.runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # readers of untrusted files can raise any exception
@@ -355,10 +321,9 @@ def _open(source: Source) -> bounds.Parquet:
     return bounds.Parquet(pa.BufferReader(_buffer(source)))
 
 
-def _unlike(
-    record: Fields, commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
-) -> Iterator[str]:
+def _unlike(record: Fields, commit: Commit, number: int, findings: Findings) -> Iterator[str]:
     """Yields the differences between a commit record and the record that would be written for this study and number."""
+    folder = findings.place
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}
@@ -371,11 +336,11 @@ def _unlike(
         yield "differs from the record that this software would write"
     if number in findings.claims and findings.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
         yield f"holds {commit.parts} parts, which does not match {claim_file(number)}"
-    if commit.trials not in listing.plans:
+    if commit.trials not in findings.listing.plans:
         missing = "is missing, although a commit has this number of trials"
         findings.fault(folder / plan_file(commit.trials), missing, torn=True)
-    elif findings.plans.get(commit.trials, commit.plan) != commit.plan:
+    elif commit.trials in findings.studies and findings.studies[commit.trials].plan() != commit.plan:
         yield f"contradicts the plan in {plan_file(commit.trials)}"
-    if commit.repeats.confirm and commit.repeats not in listing.confirms:
+    if commit.repeats.confirm and commit.repeats not in findings.listing.confirms:
         missing = "is missing, although a commit has this number of repeats"
         findings.fault(folder / confirm_file(commit.repeats), missing, torn=True)

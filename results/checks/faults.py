@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from results import durable
-from results.aliases import Fields, OnCount
+from results.aliases import OnCount
 from results.bad_input import BadInput, printable
 from results.catalog.point_rows import Row
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
 from results.rules.ledger import Endings, Ledger
+from results.storage import parts
 from results.storage.commits import Commit
 from results.storage.folders import Entry
-from results.storage.parts import Part
+from results.storage.parts import Listing, Part
 
 OnBytes = OnCount
 
@@ -61,7 +62,8 @@ class Findings:
       leftovers: number of unnecessary but harmless files, by kind.
       files, bytes: number and total size of the checked files.
       ledger: ledger of the study, which includes uncommitted parts.
-      plans, studies: intact plans, by number of trials.
+      listing: names in the study's folder.
+      studies: studies with intact plans, by number of trials.
       confirms: intact requests for repeats of the best trials.
       claims: intact claims, by number.
       commit: newest commit whose files are all intact.
@@ -78,7 +80,7 @@ class Findings:
     files: int = 0
     bytes: int = 0
     ledger: Ledger | None = None
-    plans: dict[int, Fields] = dataclasses.field(default_factory=dict)
+    listing: Listing = dataclasses.field(default_factory=lambda: parts.listing(()))
     studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
     confirms: list[Repeats] = dataclasses.field(default_factory=list)
     claims: dict[int, ClaimRecord] = dataclasses.field(default_factory=dict)
@@ -93,6 +95,18 @@ class Findings:
     def cutoffs(self) -> dict[int, int]:
         """The cutoff of each intact claim (a number of parts), by claim number."""
         return {number: claim.parts for number, claim in self.claims.items()}
+
+    @property
+    def merged(self) -> int:
+        """The number of parts in the commit."""
+        return self.commit.parts if self.commit else 0
+
+    @property
+    def runs(self) -> frozenset[int] | None:
+        """The possible claim numbers of runs, or None if a claim is damaged."""
+        if len(self.claims) < len(self.listing.claims):
+            return None
+        return frozenset(number for number, claim in self.claims.items() if claim.purpose != "commit")
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))
@@ -119,6 +133,9 @@ def brief(error: Exception) -> str:
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
 
 
-def symptom(error: BadInput, path: Folder) -> str:
-    """Returns the first sentence of an error, without the leading path and the remedy."""
-    return re.split(r"; |\. ", str(error).removeprefix(f"{path} "))[0]
+def symptom(error: BadInput, *subjects: object) -> str:
+    """Returns the first sentence of an error, without a leading subject (such as a path) and the remedy."""
+    text = str(error)
+    for subject in subjects:
+        text = text.removeprefix(f"{subject} ")
+    return re.split(r"; |\. ", text)[0]

@@ -11,7 +11,7 @@ from results import bounds, durable
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, TooOld
 from results.catalog import contents, documents, point_rows
-from results.catalog.contents import POINTS_FILE, PointsFile
+from results.catalog.contents import POINTS_FILE
 from results.catalog.documents import SUMS
 from results.checks import table_checks
 from results.checks.commit_checks import check_planned, table_faults
@@ -274,7 +274,7 @@ def _differing(folder: Folder, commits: Sequence[Commit], hashes: StringMap) -> 
     if POINTS_FILE in hashes:
         with (folder / POINTS_FILE).open("rb") as stream:
             file = bounds.Parquet(stream)
-            points = PointsFile(file.schema_arrow, hashes[POINTS_FILE], file.bytes, file.metadata.num_rows)
+            points = SharedFile(folder / POINTS_FILE, hashes[POINTS_FILE], file.bytes, file.metadata.num_rows)
     for name, content in documents.of_release(contents.of_studies(commits, points)).items():
         if (folder / name).read_bytes() != content:
             yield name

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar, cast
 
 from results.aliases import Fields, Strings
-from results.bad_input import BadInput, TooOld
+from results.bad_input import BadInput, Damaged, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
@@ -78,6 +78,20 @@ def from_plan(plan: Fields, trials: int, repeats: Repeats = NO_REPEATS, name: st
         return KINDS[kind_of(plan)].plan.from_plan(plan, TrialRequest(trials, repeats), digits)
     except (AttributeError, KeyError, TypeError) as error:
         raise BadInput(unreadable(plan, f"content, {str(error)[:80]}")) from None
+
+
+def study_of(plan: Fields, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
+    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another study."""
+    try:
+        study = from_plan(plan, trials, repeats, name)
+        derived = study.name
+    except BadInput:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise Damaged(f"{name} holds an invalid plan") from None
+    if derived != name:
+        raise Damaged(f"{name} holds the plan of another study, {derived[:100]}")
+    return study
 
 
 def of_kind(each: Iterable[K], *kinds: str) -> list[K]:

@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from results import bounds, durable, store
-from results.bad_input import first_line
+from results import durable, store
 from results.checks import commit_checks, release_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
-from results.storage import compaction, envelope, migrations
-from results.storage.commits import Commit, File
+from results.storage import compaction, envelope
+from results.storage.commits import Commit, File, read_table
 from results.storage.compaction import TABLES, Piece, select_trials
 from results.storage.parts import table_file
 
@@ -67,7 +66,8 @@ def read_checked(commit: Commit) -> Piece:
       Damaged: a file differs from the commit record, or a check fails. The checks include rebuilding the envelope.
     """
     if commit.files["studies"].shared is None:
-        return _piece(commit, files_checked(commit)[1])
+        files_checked(commit)
+        return Piece(*(read_table(commit, table) for table in TABLES))
     tables: dict[str, pa.Table] = {}
     for fault in release_checks.slice_faults(commit, commit.study, {}, tables):
         raise Damaged(f"{fault.line}. {_CHECK}")
@@ -90,26 +90,14 @@ def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
     return commit, data
 
 
-def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, TableBytes]:
-    data: TableBytes = {table: compaction.parquet_bytes(content) for table, content in whole._asdict().items()}
-    hashes = {table: hashlib.sha256(content).hexdigest() for table, content in data.items()}
-    counts = {table: len(content) for table, content in whole._asdict().items()}
-    data["envelope"], counts["envelope"] = envelope.build(commit.study, whole, hashes)
-    files = {}
-    for table, content in data.items():
-        path = commit.files[table].path.parent / table_file(table, commit.number)
-        files[table] = File(path, hashlib.sha256(content).hexdigest(), len(content), counts[table])
-    return commit._replace(files=files), data
-
-
-def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
-    """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or if its schema is unsupported."""
-    try:
-        file = bounds.Parquet(pa.BufferReader(data))
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text
-        raise Damaged(f"{path} is not a readable table ({first_line(error)})") from None
-    migrations.upgrade(table, file.schema_arrow.empty_table(), path)
-    return file
+def _own_files(commit: Commit, tables: Piece) -> tuple[Commit, TableBytes]:
+    contents = envelope.commit_files(commit.study, tables)
+    folder = commit.files["studies"].path.parent
+    files = {
+        table: File(folder / table_file(table, commit.number), digest, len(content), rows)
+        for table, (content, digest, rows) in contents.items()
+    }
+    return commit._replace(files=files), {table: content for table, (content, _, _) in contents.items()}
 
 
 def _bytes(file: File) -> bytes:
@@ -120,14 +108,6 @@ def _bytes(file: File) -> bytes:
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
         raise Damaged(f"{file.path} is not what was written. {_CHECK}")
     return data
-
-
-def _piece(commit: Commit, data: TableBytes) -> Piece:
-    tables = []
-    for table in TABLES:
-        path = commit.files[table].path
-        tables.append(migrations.upgrade(table, parquet_file(data[table], table, path).read(), path))
-    return Piece(*tables)
 
 
 def _runs(commit: Commit) -> list[Piece]:

@@ -4,16 +4,17 @@ import collections
 from collections.abc import Sequence
 from typing import Literal
 
+import pyarrow as pa
 from tqdm import tqdm
 
-from results import durable, store
+from results import bounds, durable, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from results.printing import Report, report_some
-from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, parquet_file, with_stored_name
+from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, with_stored_name
 from results.release.union import Union, union
 from results.storage import claims, commits, compaction
 from results.storage.claims import TakenOver
@@ -171,7 +172,7 @@ def _copy_study(commit: Commit, study: Plan, into: Folder) -> bool:
     later writers always find a consistent state.
     """
     commit, data = files_checked(commit)
-    version = schema.version(parquet_file(data["studies"], "studies", commit.files["studies"].path).schema_arrow)
+    version = schema.version(bounds.Parquet(pa.BufferReader(data["studies"])).schema_arrow)
     folder = into / study.name
     with store.claim(into, study.name):
         listing, base, parts = read_state(into, study.name)[1:]

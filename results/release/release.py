@@ -65,17 +65,16 @@ def export(
     with _new_folder(folder, out) as target:
         hashes = {}
 
-        def put(path: str, data: bytes | memoryview) -> None:
+        def put(name: str, data: bytes | memoryview, rows: int = 0) -> SharedFile:
             durable.make_folder(target)
-            durable.create(target / path, data)
-            hashes[path] = documents.sha256(data)
+            durable.create(target / name, data)
+            hashes[name] = documents.sha256(data)
+            return SharedFile(target / name, hashes[name], len(data), rows)
 
-        studies, points_file = _write_tables(target, permitted, put), None
+        studies, points_file = _write_tables(permitted, put), None
         if points is not None:
             rows = points(studies)
-            data = shards.parquet_bytes(contents.POINTS, rows)
-            put(contents.POINTS_FILE, data)
-            points_file = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
+            points_file = put(contents.POINTS_FILE, shards.parquet_bytes(contents.POINTS, rows), len(rows))
         for name, document in documents.of_release(contents.of_studies(studies, points_file)).items():
             put(name, document)
         put(SUMS, documents.sums(hashes))
@@ -95,7 +94,7 @@ def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
     return [commit for commit, study_terms in zip(catalogue, terms, strict=True) if study_terms.licence]
 
 
-def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[Commit]:
+def _write_tables(commits: Sequence[Commit], put: Put) -> list[Commit]:
     """Checks the studies, then writes their tables and envelopes.
 
     Returns:
@@ -117,10 +116,8 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
             if table == "measurements":  # sorted by name, as a reader of the release gets them
                 tables[table] = shared.narrow(table, rows, dict(sorted(commit.metrics.items())))
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
-    files = {}
-    for table, writer in writers.items():
+    for writer in writers.values():
         writer.close()
-        files[table] = [SharedFile(target / study_slices.name, *study_slices[1:]) for study_slices in writer.shards]
     slices: list[dict[str, File]] = []
     for number, commit in enumerate(commits):
         metaparameters = list(schemas_of_studies["trials"][number])[len(schema.TRIALS) :]
@@ -131,15 +128,13 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
         }
         slices.append({})
         for table, writer in writers.items():
-            place = writer.places[number]
-            slices[-1][table] = slice_of(files[table][place.shard], place.start, commit.files[table].rows, types[table])
+            index, start = writer.places[number]
+            slices[-1][table] = slice_of(writer.files[index], start, commit.files[table].rows, types[table])
     bound = [
         envelope.rebind(data, {table: study_slices[table].sha256 for table in envelope.HASHED})
         for (data, _), study_slices in zip(envelopes, slices, strict=True)
     ]
-    together = b"".join(bound)
-    put(ENVELOPES, together)
-    file, start = SharedFile(target / ENVELOPES, documents.sha256(together), len(together), 0), 0
+    file, start = put(ENVELOPES, b"".join(bound), 0), 0
     for study_slices, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
         study_slices["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import hashlib
 import os
 import socket
 import uuid
@@ -136,13 +135,11 @@ class Claim:
 
     def _record(self, number: int, study: Plan, tables: Piece) -> Json:
         """Writes the tables of a commit and returns its record."""
-        request = study.request
-        files = {
-            table: self._file(table_file(table, number), compaction.parquet_bytes(content), len(content))
-            for table, content in tables._asdict().items()
-        }
-        envelope_and_rows = envelope.build(study, tables, {table: file["sha256"] for table, file in files.items()})
-        files["envelope"] = self._file(table_file("envelope", number), *envelope_and_rows)
+        request, files = study.request, {}
+        for table, (content, digest, rows) in envelope.commit_files(study, tables).items():
+            name = table_file(table, number)
+            durable.create(self._folder / name, content)
+            files[table] = {"file": name, "sha256": digest, "bytes": len(content), "rows": rows}
         return {
             "name": self._folder.name,
             "number": number,
@@ -182,10 +179,6 @@ class Claim:
     def _taken_over(self, number: int) -> TakenOver:
         claim = durable.read_sealed(self._folder / claim_file(number))
         return TakenOver(f"{self._folder.name} was taken over by process {claim.get('pid')} on {claim.get('host')}")
-
-    def _file(self, name: str, data: bytes | memoryview, rows: int) -> Json:
-        durable.create(self._folder / name, data)
-        return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
 
 
 def claim_bytes(number: int, parts: int, purpose: str) -> bytes:

@@ -14,7 +14,7 @@ from results.bad_input import BadInput, TooOld, first_line, number_of
 from results.durable import Damaged, Folder
 from results.located import located
 from results.plans import schema
-from results.plans.kinds import KINDS, from_plan, kind_of
+from results.plans.kinds import KINDS, kind_of, study_of
 from results.plans.plan import Plan
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
@@ -111,16 +111,8 @@ class Commit(NamedTuple):
 
     @property
     def study(self) -> Plan:
-        """The study with its request. Raises BadInput if the plan is from other software or from another study."""
-        try:
-            study = from_plan(self.plan, self.trials, self.repeats, self.name)
-        except BadInput:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise Damaged(f"{self.name} has an invalid plan") from None
-        if study.name != self.name:
-            raise Damaged(f"{self.name} has the plan of {study.name}")
-        return study
+        """The study with its request. See ``study_of``."""
+        return study_of(self.plan, self.trials, self.name, self.repeats)
 
 
 @located
@@ -197,10 +189,10 @@ def commit_of(
             raise ValueError
         return Commit(
             name=_matching(_NAME, record["name"]),
-            number=_whole(record["number"], MOST),
-            parts=_whole(record["parts"], MOST),
+            number=_size(record["number"], MOST),
+            parts=_size(record["parts"], MOST),
             plan=dict(record["plan"]),
-            trials=_whole(record["trials"], MOST_TRIALS),
+            trials=_size(record["trials"], MOST_TRIALS),
             files=files,
             metrics=dict(record["metrics"]),
             ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
@@ -216,16 +208,16 @@ def _file(entry: Fields, folder: Folder) -> File:
     return File(
         folder / _matching(_DATA, entry["file"]),
         _matching(_SHA256, entry["sha256"]),
-        _whole(entry["bytes"], 2**63),
-        _whole(entry["rows"], 2**63),
+        _size(entry["bytes"]),
+        _size(entry["rows"]),
     )
 
 
 def _slice(table: str, entry: Fields, shared_files: Mapping[str, SharedFile], record: Fields) -> File:
     """Returns a study's slice of a shared file."""
-    file, start, rows = shared_files[entry["file"]], _whole(entry["start"], 2**63), _whole(entry["rows"], 2**63)
+    file, start, rows = shared_files[entry["file"]], _size(entry["start"]), _size(entry["rows"])
     if table == "envelope":
-        return File(file.path, file.sha256, _whole(entry["bytes"], file.bytes), rows, file, start)
+        return File(file.path, file.sha256, _size(entry["bytes"], file.bytes), rows, file, start)
     columns = dict(sorted((record["metrics"] if table == "measurements" else entry.get("columns", {})).items()))
     if start + rows > file.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
         raise ValueError(entry)
@@ -242,7 +234,7 @@ def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedF
     try:
         return {
             _matching(_DATA, name): SharedFile(
-                folder / name, _matching(_SHA256, f["sha256"]), _whole(f["bytes"], 2**63), _whole(f["rows"], 2**63)
+                folder / name, _matching(_SHA256, f["sha256"]), _size(f["bytes"]), _size(f["rows"])
             )
             for name, f in files.items()
         }
@@ -279,7 +271,7 @@ def _matching(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
-def _whole(value: object, most: int) -> int:
+def _size(value: object, most: int = 2**63) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(value)
     return value

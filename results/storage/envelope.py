@@ -14,6 +14,7 @@ envelopes. An envelope is an Arrow stream of two batches. The first has the rows
 needs to be read for this rule. The second has the other rows.
 """
 
+import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ from results.plans.study import METRICS, Target
 from results.rules.answers import Answer, Reached, Rule
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
+from results.storage import compaction
 from results.storage.compaction import Piece
 
 FORMAT = 1
@@ -85,6 +87,16 @@ def build(study: Plan, searched: Piece, hashes: StringMap) -> tuple[bytes, int]:
     }
     batches = [_batch(rows, (trial, rank, step), values, before) for rows in keep]
     return _content(batches[0].schema, head, batches), sum(batch.num_rows for batch in batches)
+
+
+def commit_files(study: Plan, tables: Piece) -> dict[str, tuple[bytes | memoryview, str, int]]:
+    """Returns the content, the sha256 and the number of rows of each file of a commit: the tables and the envelope."""
+    files: dict[str, tuple[bytes | memoryview, str, int]] = {}
+    for table, rows in tables._asdict().items():
+        content = compaction.parquet_bytes(rows)
+        files[table] = content, hashlib.sha256(content).hexdigest(), len(rows)
+    built, count = build(study, tables, {table: files[table][1] for table in HASHED})
+    return files | {"envelope": (built, hashlib.sha256(built).hexdigest(), count)}
 
 
 def rebind(data: bytes, hashes: StringMap) -> bytes:

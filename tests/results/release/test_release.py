@@ -27,6 +27,7 @@ from results.plans.recorded import Recorded
 from results.plans.study import Target
 from results.release import release, shards
 from results.storage import commits
+from results.storage.shared import SharedFile
 
 from .. import by_hand
 
@@ -414,7 +415,12 @@ def test_no_file_is_above_64_mb_with_its_footer(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(shards, "MOST_BYTES", 100_000)
     columns = pa.schema([("study", pa.string()), *((name, pa.int32()) for name in ("trial", "step"))])
     written: dict[str, int] = {}
-    table = shards.Shards("measurements", columns, lambda name, data: written.update({name: len(data)}))
+
+    def put(name: str, data: bytes | memoryview, rows: int) -> SharedFile:
+        written[name] = len(data)
+        return SharedFile(tmp_path / name, "", len(data), rows)
+
+    table = shards.Shards("measurements", columns, put)
     for study in range(400):
         table.add(pa.table([[f"study {study:06d}"], [0], [study]], schema=columns))
     table.close()
