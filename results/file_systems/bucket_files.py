@@ -34,11 +34,11 @@ class BucketFiles:
         check()
         path.bucket.put(path.key, b"".join(pieces))
 
-    def peek(self, path: Any, most: int) -> tuple[bytes, float]:
+    def peek(self, path: Any, most: int, *, at_end: bool = False) -> tuple[bytes, float]:
         if path.bucket.lacks(path.key):
             raise missing(str(path))
         data, status = path.bucket.look(path.key)
-        return data[:most], status.st_mtime
+        return data[-most:] if at_end else data[:most], status.st_mtime
 
     def mark(self, folder: Any) -> object:
         return sorted(folder.bucket.entries(folder.key))

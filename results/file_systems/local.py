@@ -86,11 +86,13 @@ class LocalFiles:
         if durable:
             sync(path.parent)
 
-    def peek(self, path: Any, most: int) -> tuple[bytes, float]:
-        """Returns the first bytes of a regular file, and its time (in seconds since 1970). Does not follow links."""
+    def peek(self, path: Any, most: int, *, at_end: bool = False) -> tuple[bytes, float]:
+        """Returns the first or last bytes of a regular file, and its time (in seconds since 1970). Follows no links."""
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             about = os.fstat(handle)
+            if at_end and about.st_size > most:
+                os.lseek(handle, -most, os.SEEK_END)
             return os.read(handle, most) if stat.S_ISREG(about.st_mode) else b"", about.st_mtime_ns / 1e9
         finally:
             os.close(handle)

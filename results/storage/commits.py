@@ -20,7 +20,7 @@ from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialR
 from results.rules import ledger
 from results.rules.descriptions import METRIC_TYPES
 from results.storage import migrations, parts, shared
-from results.storage.parts import MOST, Listing, commit_file
+from results.storage.parts import MOST, commit_file, list_study as list_study
 from results.storage.shared import SharedFile
 
 if TYPE_CHECKING:
@@ -363,13 +363,6 @@ def check_intact(commit: Commit, table: str) -> None:
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
-
-
-def list_study(folder: Folder) -> Listing:
-    try:
-        return parts.listing(durable.system(folder).names(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return parts.listing(())
 
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":

@@ -18,8 +18,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from results import durable
 from results.aliases import Strings
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
 MOST = 999_999  # maximum number of claims and of parts of a study, in six digits
@@ -154,6 +156,14 @@ def listing(names: Iterable[str]) -> Listing:
         else:
             by_kind[f"{word}s"].append(_MADE_OF[word](*numbers) if word in _MADE_OF else numbers[0])
     return Listing(**{kind: tuple(members) for kind, members in by_kind.items()})
+
+
+def list_study(folder: Folder) -> Listing:
+    """Lists a study's folder, which may be missing."""
+    try:
+        return listing(durable.system(folder).names(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return listing(())
 
 
 def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:
