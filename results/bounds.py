@@ -19,6 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from results import thrift
+from results.flat_buffer import FlatBuffer
+
 BASE = 32 << 20
 PER_BYTE = 128
 MOST_TEXT = 1 << 20  # maximum bytes of a string in a table
@@ -164,7 +167,7 @@ def _footer_limits(source: Any, most: int) -> dict[str, int]:
     for match in re.finditer(b"ARROW:schema", footer):
         try:
             head, start = footer[match.end()], match.end() + 1
-            size, start = _varint(footer, start)
+            size, start = thrift.varint(footer, start)
             if head != 0x18 or footer[start + size] != 0:
                 raise IndexError
             schema = base64.b64decode(footer[start : start + size], validate=True)
@@ -278,11 +281,11 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
         source.seek(position)
         head = source.read(min(256, end - position))
         try:
-            fields, length = _struct(head, 0)
+            fields, length = thrift.struct(head, 0)
         except IndexError:
             source.seek(position)
             try:
-                fields, length = _struct(source.read(min(MOST_PAGE_HEADER, end - position)), 0)
+                fields, length = thrift.struct(source.read(min(MOST_PAGE_HEADER, end - position)), 0)
             except (IndexError, RecursionError):
                 raise TooLarge("a page of it has no readable header") from None
         sizes = fields.get(2), fields.get(3)
@@ -296,109 +299,13 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
         position += length + sizes[1]  # type: ignore[operator]
 
 
-def _struct(data: bytes, position: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Parses a Thrift compact-protocol struct. Returns its fields by number, and its end. May raise IndexError."""
-    if depth > 4:
-        raise IndexError("too deep")
-    fields = {}
-    number = 0
-    while (head := data[position]) != 0:
-        position += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            value, position = _varint(data, position)
-            number = value >> 1 ^ -(value & 1)
-        kind = head & 15
-        if 4 <= kind <= 6 and (byte := data[position]) < 128:  # most fields are one-byte numbers
-            fields[number], position = byte >> 1 ^ -(byte & 1), position + 1
-        elif kind in _READ:
-            fields[number], position = _READ[kind](data, position, depth)
-        else:
-            raise IndexError("a type of field that no header of a page has")
-    return fields, position + 1
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise IndexError("a number without an end")
-
-
-def _number(data: bytes, position: int, depth: int) -> tuple[int, int]:
-    value, position = _varint(data, position)
-    return value >> 1 ^ -(value & 1), position
-
-
-def _binary(data: bytes, position: int, depth: int) -> tuple[None, int]:
-    length, position = _varint(data, position)
-    if position + length > len(data):
-        raise IndexError("a text without an end")
-    return None, position + length
-
-
-_READ = {
-    1: lambda data, at, depth: (True, at),
-    2: lambda data, at, depth: (False, at),
-    3: lambda data, at, depth: (data[at], at + 1),
-    4: _number,
-    5: _number,
-    6: _number,
-    7: lambda data, at, depth: (None, at + 8),
-    8: _binary,
-    12: lambda data, at, depth: _struct(data, at, depth + 1),
-}
-
-
-class _FlatBuffer:
-    """An Arrow message, which is a FlatBuffers table. Missing fields read as 0."""
-
-    def __init__(self, data: bytes):
-        self.data = data
-        root = self.number(0, 4)
-        self.kind, self.header = self.number(self.field(root, 1), 1), self.inner(root, 2)
-
-    def number(self, at: int, size: int, *, signed: bool = False) -> int:
-        return int.from_bytes(self.data[at : at + size], "little", signed=signed)
-
-    def field(self, table: int, index: int) -> int:
-        """Returns the position of a field of a table, or 0 if it is missing."""
-        names = table - self.number(table, 4, signed=True)
-        place = 4 + 2 * index
-        offset = self.number(names + place, 2) if place < self.number(names, 2) else 0
-        return table + offset if offset else 0
-
-    def inner(self, table: int, index: int) -> int:
-        """Returns the position of a field's table, string or list, or 0 if it is missing."""
-        position = self.field(table, index)
-        return position + self.number(position, 4) if position else 0
-
-    def size(self, table: int, index: int) -> int:
-        """Returns the length of a string or a list."""
-        position = self.inner(table, index)
-        return self.number(position, 4) if position else 0
-
-    def tables(self, table: int, index: int) -> Iterator[int]:
-        """Yields the positions of the tables in a list."""
-        position = self.inner(table, index)
-        for place in range(position + 4, position + 4 + 4 * self.size(table, index), 4):
-            yield place + self.number(place, 4)
-
-
 def _check_schema(data: bytes) -> None:
     """Raises TooLarge if an Arrow schema needs more memory than its size allows. Parts of it may be shared."""
     (_count_schema_once if len(data) <= _KEPT_SCHEMA else _count_schema)(data)
 
 
 def _count_schema(data: bytes) -> None:
-    message = _FlatBuffer(data)
+    message = FlatBuffer(data)
     total, limit = 0, allowed(len(data))
     waiting = [(message.header, 1, 2)]  # tables, with the indices of their fields for columns and metadata strings
     while waiting:
@@ -422,6 +329,6 @@ _count_schema_once = functools.lru_cache(64)(_count_schema)
 
 def _is_compressed(data: bytes) -> bool:
     """Returns whether a message is a batch with compressed buffers."""
-    message = _FlatBuffer(data)
+    message = FlatBuffer(data)
     header = message.inner(message.header, 1) if message.kind == 2 else message.header  # a dictionary contains a batch
     return message.kind in (2, 3) and message.field(header, 3) != 0
