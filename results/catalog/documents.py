@@ -8,7 +8,7 @@ from results.aliases import StringMap
 from results.catalog import contents, croissant, dataset_card, licences
 from results.catalog.contents import Contents
 from results.plans import schema
-from results.storage import commits
+from results.storage import commit_records
 from results.storage.commits import MANIFEST
 
 SUMS = "SHA256SUMS"
@@ -24,7 +24,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
     """
     number = schema.version(about.columns["studies"])  # a release keeps the schema that it was written in
     studies = [
-        commits.record_of(commit, number, {table: file.path.name for table, file in commit.files.items()})
+        commit_records.record_of(commit, number, {table: file.path.name for table, file in commit.files.items()})
         for commit in about.commits
     ]
     files = {file.shared for commit in about.commits for file in commit.files.values() if file.shared}

@@ -22,7 +22,8 @@ from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope
-from results.storage.commits import Commit, File, check_rows, commit_of, record_of
+from results.storage.commit_records import File, commit_of, record_of
+from results.storage.commits import Commit, check_rows
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
 from results.storage.parts import claim_file, commit_file, confirm_file, plan_file, table_file

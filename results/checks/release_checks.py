@@ -20,7 +20,7 @@ from results.checks.table_checks import Rows
 from results.durable import LIST_BYTES, Damaged, Folder
 from results.plans.plan import Plan
 from results.rules.ledger import Endings
-from results.storage import commits, shared
+from results.storage import commit_records, commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import Piece
 from results.storage.folders import entries
@@ -62,7 +62,7 @@ def lists(folder: Folder) -> Listed:
         return Listed({}, [], sizes, findings)
     for path in sorted(sizes.keys() - hashes.keys() - {SUMS}):
         findings.fault(folder / path, "is an unexpected file that no list names")
-    studies = commits.commits_of(manifest, folder) if manifest else []
+    studies = commit_records.commits_of(manifest, folder) if manifest else []
     for disagreement in itertools.islice(_disagreements(folder, hashes, manifest, studies) if manifest else (), 1):
         findings.fault(folder, disagreement)
     for path in sorted(hashes.keys() - sizes.keys() - {MANIFEST}):  # a missing manifest is already reported
@@ -84,7 +84,7 @@ def _disagreements(folder: Folder, hashes: StringMap, manifest: Fields, studies:
       studies: the studies in the manifest.
     """
     path = folder / MANIFEST
-    if not all(commits.PATH.fullmatch(listed) for listed in hashes):
+    if not all(commit_records.PATH.fullmatch(listed) for listed in hashes):
         yield f"{folder / SUMS} has changed since it was written"
     if hashes.get(MANIFEST) != durable.sha256(path):
         yield f"{path} differs from the file listed in {SUMS}"
@@ -226,7 +226,7 @@ def _manifest(folder: Folder, sizes: dict[str, int], findings: Findings) -> Json
         return None
     try:
         manifest = durable.read_sealed(path, LIST_BYTES)
-        commits.commits_of(manifest, folder)
+        commit_records.commits_of(manifest, folder)
         return manifest
     except TooOld:
         raise

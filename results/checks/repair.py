@@ -35,7 +35,8 @@ from results.plans.trial_request import NO_REPEATS, TrialRequest
 from results.printing import Report
 from results.storage import compaction, parts
 from results.storage.claims import Claim, claim_bytes
-from results.storage.commits import commit_of, list_study
+from results.storage.commit_records import commit_of
+from results.storage.commits import list_study
 from results.storage.compaction import Piece
 from results.storage.folders import entries
 from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file, table_file

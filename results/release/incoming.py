@@ -12,7 +12,8 @@ from results.checks import commit_checks, release_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
 from results.storage import compaction, envelope
-from results.storage.commits import Commit, File, read_table
+from results.storage.commit_records import File
+from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece, select_trials
 from results.storage.parts import table_file
 

@@ -16,7 +16,7 @@ from results.plans.trial_request import largest_request
 from results.printing import Report, report_some
 from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, with_stored_name
 from results.release.union import Union, union
-from results.storage import claims, commits, compaction
+from results.storage import claims, commit_records, commits, compaction
 from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
@@ -187,7 +187,7 @@ def _copy_study(commit: Commit, study: Plan, into: Folder) -> bool:
         names = {table: table_file(table, number) for table in commit.files}
         for table, name in names.items():
             durable.create(folder / name, data[table])
-        record = commits.record_of(commit._replace(number=number, parts=0), version, names)
+        record = commit_records.record_of(commit._replace(number=number, parts=0), version, names)
         durable.create(folder / commit_file(number), durable.seal(record))
         if max(commits.list_study(folder).claims) > number:  # a newer claim may have missed the record
             raise TakenOver(f"{study.name} was taken over by another process")

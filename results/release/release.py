@@ -29,7 +29,8 @@ from results.printing import Report
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
-from results.storage.commits import Commit, File, read_table, slice_of
+from results.storage.commit_records import File, slice_of
+from results.storage.commits import Commit, read_table
 from results.storage.compaction import Piece
 from results.storage.shared import SharedFile
 
