@@ -100,12 +100,8 @@ def of_studies(commits: Sequence[Commit], points: SharedFile | None) -> Contents
       points: the points file, or None for a release without points.
     """
     shared = {table: {file for commit in commits if (file := commit.files[table].shared)} for table in TABLES}
-    columns = {table: next(iter(files)).schema for table, files in shared.items()}
-    hashes = {table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()}
-    sizes = {file.path.name: file.bytes for files in shared.values() for file in files}
     if points:
-        columns[POINTS], hashes[POINTS] = points.schema, {POINTS_FILE: points.sha256}
-        sizes[POINTS_FILE] = points.bytes
+        shared[POINTS] = {points}
     sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
     days = set()
     software: dict[str, set[str]] = {source: set() for source in sources.values()}
@@ -115,12 +111,12 @@ def of_studies(commits: Sequence[Commit], points: SharedFile | None) -> Contents
             software[sources[run["study"]]].add(run["code_version"])
     return Contents(
         commits=commits,
-        columns=columns,
-        files=hashes,
+        columns={table: next(iter(files)).schema for table, files in shared.items()},
+        files={table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()},
         newest=max(days, default="") or RELEASED,
         version=importlib.metadata.version("scaling-limits"),
         software={source: sorted(filter(None, versions)) for source, versions in software.items()},
-        sizes=sizes,
+        sizes={file.path.name: file.bytes for files in shared.values() for file in files},
         one_point_each=points is not None and points.rows == len(commits),
     )
 

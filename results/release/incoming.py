@@ -1,8 +1,6 @@
 """Studies that are read from a store or a release, to be merged or exported."""
 
 import hashlib
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -28,36 +26,44 @@ class Incoming(NamedTuple):
     """A study in another store or release.
 
     Attributes:
-      study: the study with its request.
-      commit: the commit record, or None if the study has another name in the destination.
-      runs: function that checks and reads the runs, oldest first.
+      source: the store or release.
+      study: the study with its request, and with the name that it has or would get in the destination.
+      commit: the commit record.
     """
 
+    source: Folder
     study: Plan
-    commit: Commit | None
-    runs: Callable[[], list[Piece]]
+    commit: Commit
+
+    @property
+    def is_renamed(self) -> bool:
+        return self.study.name != self.commit.name
+
+    def runs(self) -> list[Piece]:
+        """Checks and reads the runs, oldest first."""
+        tables = read_checked(self.commit)
+        if self.is_renamed:
+            tables = compaction.rename_study(tables, self.study.name)
+        run_of = dict(zip(tables.trials["trial"].to_pylist(), tables.trials["run"].to_pylist(), strict=True))
+        runs = []
+        for row, run in enumerate(tables.studies["run"].to_pylist()):
+            piece = select_trials(tables, [trial for trial, number in run_of.items() if number == run])
+            runs.append(piece._replace(studies=tables.studies.slice(row, 1)))
+        return runs
 
 
-def incoming(folder: Folder) -> dict[str, Incoming]:
-    """Returns the visible studies of a store or a release, by plan.
+def incoming(source: Folder, into: Folder) -> list[Incoming]:
+    """Returns the visible studies of a store or a release, to be merged into a store.
 
     Raises:
       Damaged: a study has changed since it was written, or has two names.
     """
-    studies = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
     by_plan: dict[str, Incoming] = {}
-    for offer in studies:
+    for commit in store.catalogue(source):
+        offer = Incoming(source, store.with_stored_name(into, commit.study), commit)
         if (first := by_plan.setdefault(offer.study.plan_json, offer)) is not offer:
-            raise Damaged(f"{folder} has one plan twice, as {first.study.name} and {offer.study.name}. Remove one.")
-    return by_plan
-
-
-def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
-    """Returns the study with the name that it has or would get in a store."""
-    study = store.with_stored_name(into, offer.study)
-    if study.name == offer.study.name:
-        return offer
-    return Incoming(study, None, lambda: [compaction.rename_study(run, study.name) for run in offer.runs()])
+            raise Damaged(f"{source} has one plan twice, as {first.commit.name} and {commit.name}. Remove one.")
+    return list(by_plan.values())
 
 
 def read_checked(commit: Commit) -> Piece:
@@ -109,13 +115,3 @@ def _bytes(file: File) -> bytes:
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
         raise Damaged(f"{file.path} is not what was written. {_CHECK}")
     return data
-
-
-def _runs(commit: Commit) -> list[Piece]:
-    piece = read_checked(commit)
-    run_of = dict(zip(piece.trials["trial"].to_pylist(), piece.trials["run"].to_pylist(), strict=True))
-    runs = []
-    for row, run in enumerate(piece.studies["run"].to_pylist()):
-        rows = select_trials(piece, [trial for trial, number in run_of.items() if number == run])
-        runs.append(rows._replace(studies=piece.studies.slice(row, 1)))
-    return runs

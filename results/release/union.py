@@ -150,35 +150,34 @@ def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
 
 def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
     """Returns the first difference between the rows of each differing trial."""
-    if not len(ours) + len(theirs):
-        return {}
+    import pandas as pd
+
     # A column missing on one side becomes null.
     joined = pa.concat_tables([ours, theirs], promote_options="default")
     frame = joined.drop_columns([name for name in ("study", "run", "role") if name in joined.column_names]).to_pandas()
     frame = frame.set_index(_KEYS[table])
     our_rows, their_rows = frame.iloc[: len(ours)], frame.iloc[len(ours) :]
-    measured = alone = np.zeros(len(our_rows), bool)
-    if not our_rows.index.equals(their_rows.index):
-        index = our_rows.index.union(their_rows.index)
-        measured = index.isin(our_rows.index)
-        alone = measured != index.isin(their_rows.index)
-        our_rows, their_rows = our_rows.reindex(index), their_rows.reindex(index)
+    index = our_rows.index.union(their_rows.index)
+    is_ours = index.isin(our_rows.index)
+    is_missing = is_ours != index.isin(their_rows.index)  # from one of the copies
+    our_rows, their_rows = our_rows.reindex(index), their_rows.reindex(index)
     unequal = ~((our_rows == their_rows) | (our_rows.isna() & their_rows.isna())).to_numpy(bool)
-    values = np.maximum(unequal.sum(axis=1), alone)
+    values = np.maximum(unequal.sum(axis=1), is_missing)
     rows = np.flatnonzero(values)
-    trials = our_rows.index.get_level_values("trial").to_numpy()[rows]
+    trials = index.get_level_values("trial")[rows]
+    counts = pd.Series(values[rows]).groupby(trials).sum().to_dict()
     differences = {}
-    starts = np.flatnonzero(np.append(True, trials[1:] != trials[:-1])[: len(trials)])
-    counts = np.add.reduceat(values[rows], starts) if len(rows) else starts
-    for row, trial, count in zip(rows[starts], trials[starts].tolist(), counts.tolist(), strict=True):
-        step = our_rows.index[row][1] if table == "measurements" else None
-        if alone[row]:
-            sides = ("measured", "missing") if measured[row] else ("missing", "measured")
-            differences[trial] = Difference(f"step {step}", *sides, count)
+    for row, trial in zip(rows, trials.tolist(), strict=True):
+        if trial in differences:
+            continue
+        at_step = f"step {index[row][1]}" if table == "measurements" else ""
+        if is_missing[row]:
+            sides = ("measured", "missing") if is_ours[row] else ("missing", "measured")
+            differences[trial] = Difference(at_step, *sides, counts[trial])
             continue
         column = int(np.argmax(unequal[row]))
-        what = str(our_rows.columns[column]) + ("" if step is None else f" at step {step}")
-        differences[trial] = Difference(what, our_rows.iat[row, column], their_rows.iat[row, column], count)
+        what = str(our_rows.columns[column]) + (f" at {at_step}" if at_step else "")
+        differences[trial] = Difference(what, our_rows.iat[row, column], their_rows.iat[row, column], counts[trial])
     return differences
 
 
