@@ -16,7 +16,7 @@ from results import durable
 from results.aliases import Json
 from results.bad_input import first_line
 from results.durable import Folder, check_depth
-from results.file_systems.protocol import Entry
+from results.file_systems.entry import Entry
 from results.grouping import grouped
 from results.printing import Report, report_some
 

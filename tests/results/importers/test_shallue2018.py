@@ -18,7 +18,7 @@ import pytest
 
 from results import durable, progress, store
 from results.bad_input import BadInput
-from results.catalog import overview, scan
+from results.catalog import overview
 from results.checks import verify
 from results.durable import Folder
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
@@ -28,6 +28,8 @@ from results.plans.search_space import Range
 from results.plans.study import Target
 from results.release import merge
 from results.rules.answers import MINIMUM, Answer, Rule
+
+from ..by_hand import scanned
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
 HEADER = "step,val/classification_error"
@@ -147,8 +149,8 @@ def test_what_is_imported_is_verified_merged_and_answered_from_step_0_on(tmp_pat
         for value, expected in ((0.4, Answer(0, 0, 2)), (0.25, Answer(0, 5, 2)), (0.1, None)):
             target = Target("validation_error", value)
             found = held.answers(target, [name])
-            scanned = scan.find_answers(store.catalogue(tmp_path / "s"), target, rule)
-            assert found.get(name) == scanned.get(name) == expected
+            rows = scanned(store.catalogue(tmp_path / "s"), target, rule)
+            assert found.get(name) == rows.get(name) == expected
 
 
 @pytest.mark.parametrize("name", ["a.tar.bz2", "a.tar", "folder"])
