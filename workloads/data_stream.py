@@ -36,6 +36,9 @@ SHARED_BY = "SCALING_LIMITS_WORKERS"  # environment variable: number of processe
 MOST_POSITIONS = 1 << 20  # largest batch size
 
 
+Decode = Callable[[bytes, "Draws | None"], tuple[np.ndarray, np.ndarray]]
+
+
 class Source(NamedTuple):
     """The records of a split, and a function that decodes them. Sources are pickled, so both must be importable.
 
@@ -46,7 +49,7 @@ class Source(NamedTuple):
     """
 
     records: Callable[[], Sequence[bytes]]
-    decode: Callable[[bytes, "Draws | None"], tuple[np.ndarray, np.ndarray]]
+    decode: Decode
     example_bytes: int
 
 

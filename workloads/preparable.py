@@ -13,12 +13,12 @@ from workloads.datasets import (
     image_originals,
     movielens,
     rating_originals,
-    streamed_images,
     streamed_originals,
-    streamed_text,
+    streamed_records,
     tfds_images,
     web_graph,
 )
+from workloads.datasets.streamed_text import StreamedText
 from workloads.memory import size_text
 
 
@@ -67,8 +67,8 @@ def prepared_as(name: str) -> str:
     """Returns the name under which a task's data set is prepared."""
     if name in tfds_images.SUBSETS:
         return tfds_images.SUBSETS[name][0]
-    streamed: dict[str, Any] = {**streamed_images.SOURCES, **streamed_text.SOURCES}
-    return str(streamed[name].files) if name in streamed else name
+    streamed = streamed_records.sources()
+    return streamed[name].files if name in streamed else name
 
 
 def preparable(name: str) -> Preparable:
@@ -106,11 +106,10 @@ _STREAMED_BYTES = {
 
 
 def _streamed(name: str) -> Preparable:
-    users = {user: of for user, of in streamed_images.SOURCES.items() if of.files == name}
-    texts = {user: of for user, of in streamed_text.SOURCES.items() if of.files == name}
-    rows: list[Any] = [*users.values(), *texts.values()]
-    version = rows[0].version
-    counts = {split: count for row in rows for split, count in row.splits.items()}
+    rows = {user: row for user, row in streamed_records.sources().items() if row.files == name}
+    first = next(iter(rows))
+    texts = isinstance(rows[first], StreamedText)
+    counts = {split: count for row in rows.values() for split, count in row.splits.items()}
     download, stored = _STREAMED_BYTES[name]
     seconds = streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
     if name == "imagenet2012":
@@ -123,23 +122,17 @@ def _streamed(name: str) -> Preparable:
     elif texts:
         notes += ["Learning its subwords takes a few more minutes, and a few GB of memory."]
 
-    def folder(within: Path) -> Path:
-        return array_records.folder(name, version, within)
-
     def check(within: Path) -> None:
-        array_records.check_counts(name, folder(within), counts)
+        array_records.check_counts(name, streamed_records.folder(first, within), counts)
 
     def finish(place: Path) -> None:
-        for text in texts:
-            streamed_text.write_subwords(text, place, say)
-        streamed_images.write_rows(place, name, say)
+        for row in rows.values():
+            row.write_derived(place, say)
 
     def is_finished(within: Path) -> bool:
         try:
-            for user in users:
-                streamed_images.check(user, within)
-            for text in texts:
-                streamed_text.check(text, within)
+            for user in rows:
+                streamed_records.check(user, within)
         except BadInput:
             return False
         return True
@@ -148,7 +141,7 @@ def _streamed(name: str) -> Preparable:
         f"{counts['train']:,} {'texts' if texts else 'images'}",
         download,
         stored,
-        folder,
+        functools.partial(streamed_records.folder, first),
         check,
         streamed_originals.BUILDERS[name],
         counts,

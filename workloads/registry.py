@@ -15,8 +15,7 @@ from workloads.datasets import (
     movielens,
     noise,
     rating_files,
-    streamed_images,
-    streamed_text,
+    streamed_records,
     tables,
     text,
     tfds_images,
@@ -86,22 +85,14 @@ def _digits(name: str) -> Dataset:
     return _row(in_memory, name, ("train", "validation"), classes)
 
 
-def _streamed_images(name: str) -> Dataset:
-    """Returns the registry row of photographs that have one or several labels each."""
-    source = streamed_images.SOURCES[name]
-    feed = functools.partial(streamed_images.feed, name)
-    splits = ("validation", "test") if source.held_out else ("validation",)
+def _streamed(name: str) -> Dataset:
+    """Returns the registry row of streamed photographs or texts."""
+    source = streamed_records.sources()[name]
+    splits = tuple(split for split in source.parts if split != "train")
+    feed = functools.partial(streamed_records.feed, name)
     spread = name.startswith(SHALLUE2018)
-    return _row(streamed_images, name, splits, source.classes, many=source.many, spread=spread, feed=feed)
-
-
-def _streamed_text(name: str) -> Dataset:
-    """Returns the registry row of texts that are split into subwords."""
-    source = streamed_text.SOURCES[name]
-    feed = functools.partial(streamed_text.feed, name)
-    splits = ("validation", "test") if source.test_split else ("validation",)
-    spread = name.startswith(SHALLUE2018)
-    return _row(streamed_text, name, splits, source.vocabulary, padding=streamed_text.PADDING, spread=spread, feed=feed)
+    options = {"many": source.many, "spread": spread, "padding": source.padding, "feed": feed}
+    return _row(streamed_records, name, splits, source.classes, **options)
 
 
 DATASETS: dict[str, Dataset] = {
@@ -135,8 +126,7 @@ DATASETS: dict[str, Dataset] = {
         name: _row(tfds_images, name, ("train", "validation", "test"), 10)
         for name in (*tfds_images.SOURCES, *tfds_images.SUBSETS)
     },
-    **{name: _streamed_images(name) for name in streamed_images.SOURCES},
-    **{name: _streamed_text(name) for name in streamed_text.SOURCES},
+    **{name: _streamed(name) for name in streamed_records.sources()},
 }
 
 # The user's own data sets, as functions of their options.

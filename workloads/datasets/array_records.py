@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -123,6 +123,20 @@ def _files(place: Path, name: str, split: str) -> list[Path]:
     return sorted(place.glob(f"{name.split('/')[0]}-{split}.array_record*"))
 
 
+class Part(NamedTuple):
+    """The part of a TFDS split that forms a split.
+
+    Attributes:
+      split: name of TFDS's split.
+      within: index of the first record that may be used, and the index after the last one, or None for all records.
+      examples: number of examples to use, starting with the first.
+    """
+
+    split: str
+    within: tuple[int, int] | None
+    examples: int
+
+
 class Records(Sequence[bytes]):
     """Records of a split, or a subset of them, in the order of the files.
 
@@ -176,5 +190,4 @@ def open_records(
     within: tuple[int, int] | None = None,
 ) -> Records:
     """Opens the records of a split of a data set in a folder. The other arguments are those of ``Records``."""
-    files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
-    return Records(files, rows, count, within)
+    return Records([str(file) for file in _files(Path(folder), name, split)], rows, count, within)

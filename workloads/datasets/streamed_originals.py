@@ -154,23 +154,13 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
             yield (
                 name,
                 {
-                    "image": _Smaller(image),
+                    "image": io.BytesIO(smaller(image)),
                     "image/filename": name,
                     "objects": own,
                     "objects_trainable": [each for each in own if each["label"] in trainable],
                     "bobjects": [each._asdict() for each in boxes.get(number, [])],
                 },
             )
-
-
-class _Smaller:
-    """A file with a smaller image. It is encoded only when read, because a resumed conversion skips most images."""
-
-    def __init__(self, image: bytes):
-        self._image = image
-
-    def read(self) -> bytes:
-        return smaller(self._image)
 
 
 def smaller(image: bytes) -> bytes:
