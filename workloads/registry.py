@@ -1,4 +1,4 @@
-"""The registries: dicts that map the names used in YAML files to data sets, models, optimizers and ratings."""
+"""The registries: dicts that map the names used in YAML files to models, optimizers and ratings, and to data sets."""
 
 import contextlib
 import dataclasses
@@ -10,27 +10,12 @@ from typing import Any
 
 from results.bad_input import BadInput, check_choice
 from workloads import checks, losses, optimizers, packages
-from workloads.datasets import (
-    in_memory,
-    movielens,
-    noise,
-    rating_files,
-    streamed_records,
-    tables,
-    text,
-    tfds_images,
-    web_graph,
-    webgraph_synthetic,
-)
+from workloads.datasets import movielens, rating_files, web_graph, webgraph_synthetic
+from workloads.datasets.rows import DATASETS, OWN_DATASETS
 from workloads.factorization.ratings import RatingsSource
-from workloads.models.fully_connected import fully_connected
-from workloads.models.lstm import lstm, lstm_projected
-from workloads.models.options import SIZES
+from workloads.models import image_options, text_options
+from workloads.models.options import SIZES, ModelOptions
 from workloads.models.quadratic import quadratic
-from workloads.models.resnet import resnet, resnet_basic
-from workloads.models.simple_cnn import simple_cnn
-from workloads.models.transformer import transformer, transformer_decoder, transformer_rotary
-from workloads.models.vgg import vgg
 from workloads.workload import (
     Array,
     Dataset,
@@ -46,92 +31,6 @@ from workloads.workload import (
 )
 
 Options = Mapping[str, Any]
-SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the label smoothing of Shallue et al. (2018)
-
-
-def _row(
-    module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
-) -> Dataset:
-    """Returns the registry row of a data set whose labels are classes.
-
-    Args:
-      module: module of the data set. Its functions ``load``, ``version``, ``shapes`` and ``check`` take a name.
-      name: the name that these functions take.
-      splits, classes: as in Dataset.
-      many: whether an example may have several classes.
-      spread: whether label smoothing is spread only over the other classes, as in Shallue et al. (2018). Plans record
-        this choice.
-      more: additional fields of Dataset.
-    """
-    calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
-    shapes = module.shapes(name)
-    if spread:
-        more |= {"loss": losses.spread_cross_entropy, "options": {"label_smoothing": "other classes"}}
-    else:
-        more["loss"] = losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy
-    return Dataset(
-        **calls | more,
-        train_examples=shapes.train.inputs.shape[0],
-        evaluation_examples=shapes.validation.inputs.shape[0],
-        classes=classes,
-        splits=splits,
-        metrics=losses.MULTI_LABEL if many else losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-    )
-
-
-def _digits(name: str) -> Dataset:
-    classes = len(in_memory.SUBSETS[name].classes) if name in in_memory.SUBSETS else 10
-    return _row(in_memory, name, ("train", "validation"), classes)
-
-
-def _streamed(name: str) -> Dataset:
-    """Returns the registry row of streamed photographs or texts."""
-    source = streamed_records.sources()[name]
-    splits = tuple(split for split in source.parts if split != "train")
-    feed = functools.partial(streamed_records.feed, name)
-    spread = name.startswith(SHALLUE2018)
-    options = {"many": source.many, "spread": spread, "padding": source.padding, "feed": feed}
-    return _row(streamed_records, name, splits, source.classes, **options)
-
-
-DATASETS: dict[str, Dataset] = {
-    "noise": Dataset(
-        noise.load,
-        lambda: str(noise.DIMENSIONS),
-        train_examples=None,
-        evaluation_examples=1,
-        classes=0,
-        splits=("validation",),
-        loss=noise.loss,
-        shapes=noise.shapes,
-        metrics={"loss": losses.mean(noise.loss)},
-        draw=noise.draw,
-    ),
-    **{name: _digits(name) for name in ("digits", *in_memory.SUBSETS)},
-    "digit_tags": _row(in_memory, "digit_tags", ("train", "validation"), len(in_memory.TAGS), many=True),
-    "pydoc": Dataset(
-        text.pydoc,
-        text.version,
-        train_examples=text.train_examples(),
-        evaluation_examples=text.VALIDATION_EXAMPLES,
-        classes=256,
-        splits=("train", "validation"),
-        loss=losses.softmax_cross_entropy,
-        metrics=losses.CLASSIFICATION,
-        shapes=text.shapes,
-        tuned=("label_smoothing",),
-    ),
-    **{
-        name: _row(tfds_images, name, ("train", "validation", "test"), 10)
-        for name in (*tfds_images.SOURCES, *tfds_images.SUBSETS)
-    },
-    **{name: _streamed(name) for name in streamed_records.sources()},
-}
-
-# The user's own data sets, as functions of their options.
-OWN_DATASETS: dict[str, Callable[..., Dataset]] = {"table": tables.dataset}
-
 # Sources of ratings, as functions of their options.
 RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "webgraph_synthetic": webgraph_synthetic.source,
@@ -142,21 +41,30 @@ RATINGS: dict[str, Callable[..., RatingsSource]] = {
 # Dataclasses with all parameters of generated ratings, which are part of a study's plan.
 GENERATED: dict[str, Callable[..., Any]] = {"webgraph_synthetic": webgraph_synthetic.WebGraph}
 
+
+def _flax(options: type[ModelOptions]) -> Callable[..., Model]:
+    """Returns a model as a function of its options."""
+
+    @functools.wraps(options)
+    def model(*arguments: Any, **named: Any) -> Model:
+        return options(*arguments, **named).model()
+
+    return model
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "quadratic": quadratic,
-    "fully_connected": fully_connected,
-    "simple_cnn": simple_cnn,
-    "transformer": transformer,
-    "lstm": lstm,
-    "resnet": resnet,
-    "resnet_basic": resnet_basic,
-    "vgg": vgg,
-    "lstm_projected": lstm_projected,
-    "transformer_decoder": transformer_decoder,
-    "transformer_rotary": transformer_rotary,
+    "fully_connected": _flax(image_options.FullyConnected),
+    "simple_cnn": _flax(image_options.SimpleCNN),
+    "transformer": _flax(text_options.Transformer),
+    "lstm": _flax(text_options.LSTM),
+    "resnet": _flax(image_options.ResNet),
+    "resnet_basic": _flax(image_options.ResNetBasic),
+    "vgg": _flax(image_options.VGG),
+    "lstm_projected": _flax(text_options.LSTMProjected),
+    "transformer_decoder": _flax(text_options.TransformerDecoder),
+    "transformer_rotary": _flax(text_options.TransformerRotary),
 }
-
-
 MODELS |= {name: functools.partial(MODELS[model], **options) for name, (model, options) in SIZES.items()}
 
 _ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
