@@ -233,8 +233,10 @@ _gather.defvjp(_forward, _backward)
 
 def _of_parts(exchange: Callable[[Array], Array], array: Array, spec: tuple[str | None, ...]) -> Array:
     """Calls a function on shards of an array over axes other than DATA. The partitioner would gather them first."""
-    rest = P(*(None if axis == DATA else axis for axis in spec))
-    others = {axis for axis in rest if axis is not None}
-    if not others:
+    sharded_spec = P(*(None if axis == DATA else axis for axis in spec))
+    axis_names = {axis for axis in sharded_spec if axis is not None}
+    if not axis_names:
         return exchange(array)
-    return jax.shard_map(exchange, in_specs=rest, out_specs=rest, axis_names=others, check_vma=False)(array)
+    return jax.shard_map(
+        exchange, in_specs=sharded_spec, out_specs=sharded_spec, axis_names=axis_names, check_vma=False
+    )(array)

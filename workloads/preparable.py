@@ -50,7 +50,7 @@ class Preparable(NamedTuple):
     checksums: bool = True
     notes: tuple[str, ...] = ()
     finish: Callable[[Path], None] = lambda place: None
-    is_finished: Callable[[Path], bool] = lambda within: True
+    is_finished: Callable[[Path], bool] = lambda parent: True
 
     def sizes(self) -> str:
         return f"{size_text(self.download_bytes)} to download, about {size_text(self.stored_bytes)}"
@@ -89,7 +89,7 @@ def _images(name: str) -> Preparable:
         source.stored_bytes,
         functools.partial(tfds_images.folder, name),
         functools.partial(tfds_images.check, name),
-        lambda within, manual: image_originals.builder(name, within),
+        lambda parent, manual: image_originals.builder(name, parent),
         {"train": source.train_examples + source.validation_examples, "test": source.test_examples},
     )
 
@@ -122,17 +122,17 @@ def _streamed(name: str) -> Preparable:
     elif texts:
         notes += ["Learning its subwords takes a few more minutes, and a few GB of memory."]
 
-    def check(within: Path) -> None:
-        array_records.check_counts(name, streamed_records.folder(first, within), counts)
+    def check(parent: Path) -> None:
+        array_records.check_counts(name, streamed_records.folder(first, parent), counts)
 
     def finish(place: Path) -> None:
         for row in rows.values():
             row.write_derived(place, say)
 
-    def is_finished(within: Path) -> bool:
+    def is_finished(parent: Path) -> bool:
         try:
             for user in rows:
-                streamed_records.check(user, within)
+                streamed_records.check(user, parent)
         except BadInput:
             return False
         return True
@@ -160,7 +160,7 @@ def _movielens(size: str) -> Preparable:
         row.stored_bytes,
         functools.partial(movielens.folder, size),
         functools.partial(movielens.check_files, size),
-        lambda within, manual: rating_originals.movielens_builder(size, within),
+        lambda parent, manual: rating_originals.movielens_builder(size, parent),
         {"train": row.ratings},
         notes=(f"This takes about {_duration(row.ratings * rating_originals.SECONDS_PER_RATING)} on one core.",),
     )
@@ -172,7 +172,7 @@ def _web_graph(variant: str) -> Preparable:
     seconds += 2 * row.links * rating_originals.SECONDS_PER_LINK  # train and train_t
     notes = [
         f"This takes about {_duration(seconds)} on one core and {size_text(row.stored_bytes)} of temporary disk.",
-        "TFDS has no checksums of these originals. Checksums within the files and the number of rows are verified.",
+        "TFDS has no checksums of these originals. Checksums parent the files and the number of rows are verified.",
         f"A study with als.dim=128 in float32 takes about {size_text(web_graph.study_bytes(variant))} of memory.",
     ]
     if seconds > 24 * 3600:

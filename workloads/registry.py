@@ -92,11 +92,11 @@ OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 def check(kind: str, name: str) -> None:
     """Raises BadInput for an unknown name of a data set, model or optimizer. Imports the object of a qualified name."""
-    known = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
+    choices = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
     if packages.is_qualified(name):
         packages.find(kind, name)
-    elif name not in known:  # finding the names of packages takes milliseconds
-        check_choice(kind, name, [*known, *packages.names(kind)])
+    elif name not in choices:  # finding the names of packages takes milliseconds
+        check_choice(kind, name, [*choices, *packages.names(kind)])
 
 
 def get_model(name: str) -> Callable[..., Model]:
@@ -108,10 +108,10 @@ def get_optimizer(name: str) -> Optimizer:
     """Returns an optimizer. See ``check`` for unknown names."""
     if not packages.is_qualified(name):
         return OPTIMIZERS[name]
-    found = packages.find("optimizer", name).value
-    if not isinstance(found, Optimizer):
-        raise BadInput(f"optimizer {name} is {type(found).__name__}, not workloads.workload.Optimizer")
-    return found
+    optimizer = packages.find("optimizer", name).value
+    if not isinstance(optimizer, Optimizer):
+        raise BadInput(f"optimizer {name} is {type(optimizer).__name__}, not workloads.workload.Optimizer")
+    return optimizer
 
 
 def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, Any]:
@@ -128,7 +128,9 @@ def model_options(name: str) -> Names:
 def model_defaults(name: str) -> dict[str, Any]:
     """Returns those options of a model that have defaults."""
     empty = inspect.Parameter.empty
-    return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
+    return {
+        option: parameter.default for option, parameter in _parameters(name).items() if parameter.default is not empty
+    }
 
 
 def plan_options(name: str, given: Options) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
     if "classes" not in parameters:
         raise BadInput(f"model {name} is not a function with the argument classes, the number of classes")
     fixed = SIZES[name][1] if name in SIZES else ()
-    return {option: each for option, each in parameters.items() if option not in fixed}
+    return {option: parameter for option, parameter in parameters.items() if option not in fixed}
 
 
 def ratings_options(name: str) -> Names:
@@ -194,8 +196,8 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
         return OWN_DATASETS[name](**source or {})
     if not packages.is_qualified(name):
         return DATASETS[name]
-    found = packages.find("dataset", name).value
-    row = found if isinstance(found, Dataset) else checks.called(f"dataset {name} cannot be built", found)
+    value = packages.find("dataset", name).value
+    row = value if isinstance(value, Dataset) else checks.called(f"dataset {name} cannot be built", value)
     if not isinstance(row, Dataset):
         raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
     return row._replace(load=functools.partial(checks.load, name, row))
@@ -215,8 +217,8 @@ def check_own(dataset_name: str, model: str, optimizer: str, source: str, option
 
 def tunable(row: Dataset, optimizer: str, schedule: str) -> Names:
     """Returns the names of the metaparameters that a search space may contain."""
-    further = tuple(name for name in OPTIONAL if name in get_optimizer(optimizer).defaults)
-    return tuned(optimizer, schedule) + further + row.tuned
+    optional = tuple(name for name in OPTIONAL if name in get_optimizer(optimizer).defaults)
+    return tuned(optimizer, schedule) + optional + row.tuned
 
 
 def metrics(row: Dataset) -> Names:
@@ -255,10 +257,10 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
         return network.apply(axes.gathered(params, precision), state, inputs, keys, train)
 
     shape, dtype = shapes.validation.inputs
-    one = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
+    example = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
 
     def init(key: Array) -> Variables:
-        return network.init(key, jnp.zeros(*one))
+        return network.init(key, jnp.zeros(*example))
 
     def loss(
         params: Params, state: State, examples: Examples, weights: Array | None, keys: Array, label_smoothing: Array
@@ -285,5 +287,5 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
         update_rule=rule.update_rule,
         evaluated=rule.evaluated,
         precision=precision,
-        axes=None if network.axes is None else functools.partial(network.axes, jax.ShapeDtypeStruct(*one)),
+        axes=None if network.axes is None else functools.partial(network.axes, jax.ShapeDtypeStruct(*example)),
     )

@@ -29,24 +29,24 @@ def data_dir() -> Path:
         raise BadInput("this user has no home folder. Choose a data set folder with TFDS_DATA_DIR=DIR.") from None
 
 
-def folder(name: str, version: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set (``web_graph/in-dense``), in ``within`` or TFDS's default folder."""
-    return (within or data_dir()) / name / version
+def folder(name: str, version: str, parent: Path | None = None) -> Path:
+    """Returns the folder of a data set (``web_graph/in-dense``), in ``parent`` or TFDS's default folder."""
+    return (parent or data_dir()) / name / version
 
 
 def builder(
     original: type,
     name: str,
     split_generators: Callable[[Any, Any], KeyedSplits],
-    within: Path,
+    parent: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with this project's split generators. The builder writes to ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. The builder writes to ``parent``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
     with registered.skip_registration():
-        return type(original.__name__, (original,), members)(data_dir=str(within), **options)
+        return type(original.__name__, (original,), members)(data_dir=str(parent), **options)
 
 
 def check(name: str, place: Path, splits: Sequence[str]) -> None:
@@ -80,13 +80,13 @@ def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
     info = place / "dataset_info.json"
     try:
         splits = json.loads(info.read_text())["splits"]
-        there = {one["name"]: sum(int(length) for length in one["shardLengths"]) for one in splits}
+        stored = {row["name"]: sum(int(length) for length in row["shardLengths"]) for row in splits}
     except (ValueError, TypeError, LookupError, OSError):
         raise BadInput(f"{info} cannot be read. {remedy(name, place)}") from None
     for split, count in counts.items():
-        if there.get(split, 0) != count:
+        if stored.get(split, 0) != count:
             raise BadInput(
-                f"{place} holds {there.get(split, 0):,} examples of {split}, not {count:,}. {remedy(name, place)}"
+                f"{place} holds {stored.get(split, 0):,} examples of {split}, not {count:,}. {remedy(name, place)}"
             )
 
 
@@ -128,12 +128,12 @@ class Part(NamedTuple):
 
     Attributes:
       split: name of TFDS's split.
-      within: index of the first record that may be used, and the index after the last one, or None for all records.
+      limits: index of the first record that may be used, and the index after the last one, or None for all records.
       examples: number of examples to use, starting with the first.
     """
 
     split: str
-    within: tuple[int, int] | None
+    limits: tuple[int, int] | None
     examples: int
 
 
@@ -144,7 +144,7 @@ class Records(Sequence[bytes]):
       files: array_record files, in order.
       rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
       count: number of these records to use, starting with the first, or None for all of them.
-      within: index of the first record that may be used, and the index after the last one. By default, all records may
+      limits: index of the first record that may be used, and the index after the last one. By default, all records may
         be used.
     """
 
@@ -153,17 +153,17 @@ class Records(Sequence[bytes]):
         files: Sequence[str],
         rows: str | None = None,
         count: int | None = None,
-        within: tuple[int, int] | None = None,
+        limits: tuple[int, int] | None = None,
     ):
         from array_record.python.array_record_data_source import ArrayRecordDataSource
 
         self._source = ArrayRecordDataSource(list(files))
         self._rows: Sequence[int] = range(len(self._source)) if rows is None else np.load(rows, mmap_mode="r")
-        if within is not None:
-            first, last = np.searchsorted(self._rows, within) if rows else within
+        if limits is not None:
+            first, last = np.searchsorted(self._rows, limits) if rows else limits
             self._rows = self._rows[first:last]
-        there = len(self._rows)
-        self._count = there if count is None else min(count, there)
+        available = len(self._rows)
+        self._count = available if count is None else min(count, available)
 
     def __len__(self) -> int:
         return self._count
@@ -187,7 +187,7 @@ def open_records(
     split: str,
     rows: str | None = None,
     count: int | None = None,
-    within: tuple[int, int] | None = None,
+    limits: tuple[int, int] | None = None,
 ) -> Records:
     """Opens the records of a split of a data set in a folder. The other arguments are those of ``Records``."""
-    return Records([str(file) for file in _files(Path(folder), name, split)], rows, count, within)
+    return Records([str(file) for file in _files(Path(folder), name, split)], rows, count, limits)

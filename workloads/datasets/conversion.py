@@ -105,11 +105,11 @@ def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Co
     from tensorflow_datasets.core.splits import SplitInfo
     from tensorflow_datasets.core.utils.shard_utils import ShardConfig, get_shard_boundaries
 
-    within = conversion.folder / split
-    record = within / ENCODED
+    place = conversion.folder / split
+    record = place / ENCODED
     if not record.exists():
-        shutil.rmtree(within, ignore_errors=True)
-        durable.make_folder(within)
+        shutil.rmtree(place, ignore_errors=True)
+        durable.make_folder(place)
         durable.replace(record, durable.seal(_encode(builder, split, examples, conversion)))
     sizes = durable.read_sealed(record)
     number = ShardConfig().get_number_shards(sizes["bytes"], sizes["examples"])
@@ -118,7 +118,7 @@ def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Co
     names = [template.sharded_filepath(shard_index=shard, num_shards=number).name for shard in range(number)]
     _write_shards(builder, split, dict(zip(names, lengths, strict=True)), conversion)
     for name in names:
-        _link(within / name, Path(builder.data_dir) / name)
+        _link(place / name, Path(builder.data_dir) / name)
     return SplitInfo(name=split, shard_lengths=lengths, num_bytes=sizes["bytes"], filename_template=template)
 
 
@@ -148,19 +148,19 @@ def _encode(builder: Any, split: str, examples: KeyedExamples, conversion: Conve
 
 def _write_shards(builder: Any, split: str, lengths: Mapping[str, int], conversion: Conversion) -> None:
     """Writes the shards of a split that do not exist yet, given the number of examples in each."""
-    within = conversion.folder / split
-    finished = sum((within / name).exists() for name in lengths)
+    place = conversion.folder / split
+    finished = sum((place / name).exists() for name in lengths)
     if finished < len(lengths):
         if finished:
             conversion.report(f"resumes at shard {finished + 1:,} of {split}")
-        values = _tracked(sorted_chunks.values(within), f"sorting {split}", sum(lengths.values()), conversion.report)
+        values = _tracked(sorted_chunks.values(place), f"sorting {split}", sum(lengths.values()), conversion.report)
         for name, length in lengths.items():
             shard = itertools.islice(values, length)
-            if not (within / name).exists():
-                _write_shard(builder, within / name, shard, length)
+            if not (place / name).exists():
+                _write_shard(builder, place / name, shard, length)
             collections.deque(shard, maxlen=0)  # skips an existing shard
         collections.deque(values, maxlen=0)
-    sorted_chunks.remove(within)
+    sorted_chunks.remove(place)
 
 
 def _tracked(values: Iterator[T], what: str, total: int, report: Report) -> Iterator[T]:

@@ -62,14 +62,14 @@ def source(variant: str, seed: int = 0) -> RatingsSource:
     )
 
 
-def folder(size: str, within: Path | None = None) -> Path:
+def folder(size: str, parent: Path | None = None) -> Path:
     """Returns the folder of the ratings of this size."""
-    return array_records.folder(f"movielens/{size}-ratings", VERSION, within)
+    return array_records.folder(f"movielens/{size}-ratings", VERSION, parent)
 
 
-def check_files(size: str, within: Path | None = None) -> None:
+def check_files(size: str, parent: Path | None = None) -> None:
     """Raises BadInput unless the ratings exist."""
-    array_records.check(f"movielens/{size}", folder(size, within), SPLITS)
+    array_records.check(f"movielens/{size}", folder(size, parent), SPLITS)
 
 
 def version(size: str, seed: int) -> str:
@@ -91,12 +91,12 @@ def build(size: str, seed: int) -> Ratings:
     users = np.argsort(random_bits(seed, links.row_count), kind="stable")
     enough = users[links.lengths[users] >= FEWEST]
     evaluated = np.sort(enough[: max(1, round(EVALUATED_SHARE * links.row_count))])
-    others = np.setdiff1d(np.arange(links.row_count), evaluated)
-    if not len(evaluated) or not len(others):
+    trained = np.setdiff1d(np.arange(links.row_count), evaluated)
+    if not len(evaluated) or not len(trained):
         remedy = array_records.remedy(f"movielens/{size}", folder(size))
         raise BadInput(f"{folder(size)} holds too few ratings to split. {remedy}")
     history, heldout = split_rows(links.of_rows(evaluated), seed + 1)
-    return Ratings(links.of_rows(others), history, heldout, merged)
+    return Ratings(links.of_rows(trained), history, heldout, merged)
 
 
 def _links(size: str) -> tuple[Links, int]:

@@ -12,7 +12,7 @@ SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the labe
 
 
 def _row(
-    module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
+    module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **fields: Any
 ) -> Dataset:
     """Returns the registry row of a data set whose labels are classes.
 
@@ -23,16 +23,16 @@ def _row(
       many: whether an example may have several classes.
       spread: whether label smoothing is spread only over the other classes, as in Shallue et al. (2018). Plans record
         this choice.
-      more: additional fields of Dataset.
+      fields: additional fields of Dataset.
     """
     calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
     shapes = module.shapes(name)
     if spread:
-        more |= {"loss": losses.spread_cross_entropy, "options": {"label_smoothing": "other classes"}}
+        fields |= {"loss": losses.spread_cross_entropy, "options": {"label_smoothing": "other classes"}}
     else:
-        more["loss"] = losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy
+        fields["loss"] = losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy
     return Dataset(
-        **calls | more,
+        **calls | fields,
         train_examples=shapes.train.inputs.shape[0],
         evaluation_examples=shapes.validation.inputs.shape[0],
         classes=classes,

@@ -137,19 +137,19 @@ class StreamedImages(NamedTuple):
 
     def check_derived(self, place: Path) -> None:
         """Raises BadInput if a derived file lists too few records."""
-        for split, (_, within, wanted) in self.parts.items():
+        for split, (_, limits, wanted) in self.parts.items():
             file = self.rows(place, split)
-            if file is not None and within is not None:
-                first, last = np.searchsorted(np.load(file, mmap_mode="r"), within)
+            if file is not None and limits is not None:
+                first, last = np.searchsorted(np.load(file, mmap_mode="r"), limits)
                 if last - first < wanted:
                     remedy = array_records.remedy(self.files, Path(file))
                     raise BadInput(f"{file} names {last - first} examples of {split}, not {wanted}. {remedy}")
 
 
-def _digits(train: int, **more: Any) -> StreamedImages:
+def _digits(train: int, **fields: Any) -> StreamedImages:
     """Returns scikit-learn's digits data set in the format of ImageNet or Open Images."""
     row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, 200, 10, side=DIGITS_SIDE)
-    return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
+    return row._replace(content=functools.partial(in_memory.version, "digits"), **fields)
 
 
 _PUBLISHED = tomllib.loads(Path(__file__).with_name("streamed_images.toml").read_text())
@@ -163,14 +163,14 @@ SOURCES = {
 SPLITS = ("train", "validation")
 
 
-def rows_file(place: Path, every: int, split: str) -> Path:
-    """Returns the file that lists the indices of the records whose label is divisible by ``every``."""
-    return place / f"rows-{every}-{split}.npy"
+def rows_file(place: Path, divisor: int, split: str) -> Path:
+    """Returns the file that lists the indices of the records whose label is divisible by ``divisor``."""
+    return place / f"rows-{divisor}-{split}.npy"
 
 
-def _one_label(side: int, every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
+def _one_label(side: int, divisor: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
     features = array_records.features(record)
-    label = features["label"].int64_list.value[0] // every
+    label = features["label"].int64_list.value[0] // divisor
     return example(features["image"].bytes_list.value[0], draws, side), np.asarray(label, np.int32)
 
 
@@ -179,9 +179,9 @@ def _several_labels(side: int, classes: int, record: bytes, draws: Draws | None)
     features = array_records.features(record)
     labels = np.asarray(features["objects_trainable/label"].int64_list.value, np.int64)
     confidence = np.asarray(features["objects_trainable/confidence"].int64_list.value, np.int64)
-    there = np.zeros(classes, np.uint8)
-    there[labels[confidence >= POSITIVE]] = 1
-    return example(features["image"].bytes_list.value[0], draws, side), there
+    present = np.zeros(classes, np.uint8)
+    present[labels[confidence >= POSITIVE]] = 1
+    return example(features["image"].bytes_list.value[0], draws, side), present
 
 
 def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:
@@ -213,7 +213,7 @@ def _pixels() -> str:
     The hash changes if a new version of Pillow, libjpeg or ``example`` decodes or resizes images differently.
     """
     encoded = base64.b64decode(_PHOTOGRAPH)
-    decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, at) for at in range(4)))]
+    decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, position) for position in range(4)))]
     return hashlib.sha256(np.stack(decoded).tobytes()).hexdigest()[:8]
 
 

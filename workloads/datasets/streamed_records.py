@@ -56,16 +56,16 @@ def shapes(name: str) -> Splits:
     return sources()[name].shapes()
 
 
-def folder(name: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
+def folder(name: str, parent: Path | None = None) -> Path:
+    """Returns the folder of a data set's files, in ``parent`` or TFDS's default folder."""
     row = sources()[name]
-    return array_records.folder(row.files, row.version, within)
+    return array_records.folder(row.files, row.version, parent)
 
 
-def check(name: str, within: Path | None = None) -> None:
+def check(name: str, parent: Path | None = None) -> None:
     """Raises BadInput unless all files exist with the expected numbers of records. Records are not read."""
     row = sources()[name]
-    place = folder(name, within)
+    place = folder(name, parent)
     array_records.check_counts(row.files, place, row.splits)
     for file in row.derived_files(place):
         array_records.check_file(row.files, file)
@@ -74,9 +74,9 @@ def check(name: str, within: Path | None = None) -> None:
 def source(name: str, place: Path, split: str) -> Source:
     """Returns the records of a split in a folder, and their decoder."""
     row = sources()[name]
-    stored, within, count = row.parts[split]
+    stored, limits, count = row.parts[split]
     rows = row.rows(place, split)
-    records = functools.partial(array_records.open_records, str(place), row.files, stored, rows, count, within)
+    records = functools.partial(array_records.open_records, str(place), row.files, stored, rows, count, limits)
     return Source(records, *row.decoder(place, split))
 
 

@@ -234,6 +234,6 @@ def _tokens(
     if by_line:
         lines = _lines(text)
         text = lines[0 if draws is None else int(draws.uniform() * len(lines))]
-    found = [BEGINNING, *_subwords(subwords).encode(text), END][: length + 1]
-    tokens[: len(found)] = found
+    encoded = [BEGINNING, *_subwords(subwords).encode(text), END][: length + 1]
+    tokens[: len(encoded)] = encoded
     return tokens[:-1], tokens[1:]

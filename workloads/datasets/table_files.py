@@ -154,8 +154,8 @@ def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
         # Each column is in memory twice: as written, and as float64 or codes of texts.
         _require(file, table.decoded_bytes(wanted, groups) + 8 * table.metadata.num_rows * len(wanted))
         read = table.read(wanted, groups, plain=False)
-    there = dict(zip(wanted, read.columns, strict=True))
-    return pa.table({name: there.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})
+    column_of = dict(zip(wanted, read.columns, strict=True))
+    return pa.table({name: column_of.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})
 
 
 def _csv(file: Path, text: Collection[str]) -> "pa.Table":
@@ -237,7 +237,7 @@ def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
         if is_missing.any():
             gaps[name] = int(is_missing.argmax()), int(is_missing.sum())
     if gaps:
-        name = min(gaps, key=lambda each: gaps[each][0])
+        name = min(gaps, key=lambda column: gaps[column][0])
         row, count = gaps[name]
         raise BadInput(
             f"{file}: row {row + 1} has no value in column {name} (missing in {number_of(count, 'row')}). Fill it in, "
@@ -258,7 +258,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
         kind = kind.value_type
     if _is_text(kind):
         return _texts(file, name, values.combine_chunks().dictionary_encode(), as_text)
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    is_whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     if as_text:
         return _texts(file, name, values.cast(pa.string()).combine_chunks().dictionary_encode(), as_text)
     array = values.to_numpy() if not pa.types.is_decimal(kind) else values.cast(pa.float64()).to_numpy()
@@ -273,7 +273,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
             f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}. Correct it, or leave the column out "
             f"with {chosen('drop', name)}."
         )
-    return Numbers(numbers, bool(whole))
+    return Numbers(numbers, bool(is_whole))
 
 
 def _is_text(kind: "pa.DataType") -> bool:
@@ -286,10 +286,10 @@ def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
     """Raises BadInput unless the type of a column is numbers, texts or nulls."""
     import pyarrow as pa
 
-    own = kind.value_type if pa.types.is_dictionary(kind) else kind
+    value_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     checks = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if not (_is_text(own) or any(check(own) for check in checks)):
-        what = "texts that are not UTF-8" if pa.types.is_binary(own) else f"values of type {own}"
+    if not (_is_text(value_kind) or any(check(value_kind) for check in checks)):
+        what = "texts that are not UTF-8" if pa.types.is_binary(value_kind) else f"values of type {value_kind}"
         raise BadInput(
             f"{file}: column {name} holds {what}, but only numbers and texts (UTF-8) are supported. Convert it, or "
             f"leave it out with {chosen('drop', name)}."
@@ -300,11 +300,11 @@ def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> T
     """Converts a dictionary-encoded column without missing values to texts."""
     import pyarrow as pa
 
-    whole = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(whole, pa.ChunkedArray):  # without rows
-        whole = whole.combine_chunks()
-    written = whole.dictionary.to_pylist()
-    codes = whole.indices.to_numpy(zero_copy_only=False)
+    encoded = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(encoded, pa.ChunkedArray):  # without rows
+        encoded = encoded.combine_chunks()
+    written = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
     # Only texts that occur are kept. Stripping may make two of them equal.
     used = np.flatnonzero(np.bincount(codes, minlength=len(written)))
     trimmed = {int(i): written[i].strip() for i in used}

@@ -62,11 +62,11 @@ def load(name: str) -> Splits:
     Raises:
       BadInput: the files do not exist or have the wrong number of records.
     """
-    of, source = _of(name)
-    check(of)
-    whole = _read(of, folder(of), SOURCES[of])
-    assert whole.train is not None
-    return whole._replace(train=Examples(*(array[: source.train_examples] for array in whole.train)))
+    stored, source = _of(name)
+    check(stored)
+    splits = _read(stored, folder(stored), SOURCES[stored])
+    assert splits.train is not None
+    return splits._replace(train=Examples(*(array[: source.train_examples] for array in splits.train)))
 
 
 def version(name: str) -> str:
@@ -83,21 +83,21 @@ def shapes(name: str) -> Splits:
     return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
 
-def folder(name: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
-    return array_records.folder(name, SOURCES[name].version, within)
+def folder(name: str, parent: Path | None = None) -> Path:
+    """Returns the folder of a data set's files, in ``parent`` or TFDS's default folder."""
+    return array_records.folder(name, SOURCES[name].version, parent)
 
 
-def check(name: str, within: Path | None = None) -> None:
+def check(name: str, parent: Path | None = None) -> None:
     """Raises BadInput unless both splits have array_record files. Only file names are checked."""
-    of, _ = _of(name)
-    array_records.check(of, folder(of, within), ("train", "test"))
+    stored, _ = _of(name)
+    array_records.check(stored, folder(stored, parent), ("train", "test"))
 
 
 def _of(name: str) -> tuple[str, TfdsImages]:
     """Returns the data set whose files a name uses, and the splits of that name."""
-    of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
-    return of, SOURCES[of]._replace(train_examples=count)
+    stored, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
+    return stored, SOURCES[stored]._replace(train_examples=count)
 
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row

@@ -58,14 +58,14 @@ def source(variant: str) -> RatingsSource:
     return RatingsSource(f"web_graph-{variant}", *calls)
 
 
-def folder(variant: str, within: Path | None = None) -> Path:
+def folder(variant: str, parent: Path | None = None) -> Path:
     """Returns the folder of a variant's files."""
-    return array_records.folder(f"web_graph/{variant}", VERSION, within)
+    return array_records.folder(f"web_graph/{variant}", VERSION, parent)
 
 
-def check_files(variant: str, within: Path | None = None) -> None:
+def check_files(variant: str, parent: Path | None = None) -> None:
     """Raises BadInput unless all splits exist."""
-    array_records.check(f"web_graph/{variant}", folder(variant, within), SPLITS)
+    array_records.check(f"web_graph/{variant}", folder(variant, parent), SPLITS)
 
 
 def version(variant: str) -> str:
@@ -106,13 +106,13 @@ def build(variant: str) -> Ratings:
     place = folder(variant)
     remedy = array_records.remedy(f"web_graph/{variant}", place)
     train = Pairs()
-    known = Pairs()
+    history_pairs = Pairs()
     heldout_pairs = Pairs()
-    counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, heldout_pairs)}
+    counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", history_pairs, heldout_pairs)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
     if counts != expected:
         raise BadInput(f"{place} holds {counts} rows, not {expected}. {remedy}")
-    parts = (train, known, heldout_pairs)
+    parts = (train, history_pairs, heldout_pairs)
     shape = max(part.rows for part in parts), max(part.columns for part in parts)
     (links, history, heldout), merged = zip(*(part.links(shape) for part in parts), strict=True)
     history, heldout, seen = evaluation(links, history, heldout)
@@ -127,12 +127,12 @@ def row_tag(record: Mapping[str, Any]) -> int:
     return int(number)
 
 
-def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None) -> int:
-    """Adds ``col_tag`` of a split to ``known`` and ``gt_tag`` to ``heldout``. Returns the number of rows."""
+def _gather(variant: str, split: str, links: Pairs, heldout: Pairs | None = None) -> int:
+    """Adds ``col_tag`` of a split to ``links`` and ``gt_tag`` to ``heldout``. Returns the number of rows."""
     place = folder(variant)
     rows: list[int] = []
     tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}
-    targets = {"col_tag": known} | ({"gt_tag": heldout} if heldout else {})
+    targets = {"col_tag": links} | ({"gt_tag": heldout} if heldout else {})
     count = 0
 
     def flush() -> None:

@@ -47,8 +47,8 @@ class Links(NamedTuple):
         """Returns the links of some rows, in the given order."""
         lengths = self.lengths[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-        return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + within], self.column_count)
+        offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + offsets], self.column_count)
 
     def transpose(self, kept: np.ndarray | None = None) -> "Links":
         """Returns the transposed links, restricted to the columns in ``kept`` (bool[columns]) if it is given.
@@ -68,9 +68,9 @@ class Links(NamedTuple):
         columns = []
         for start in range(0, len(self.columns), BLOCK):
             block = self.columns[start : start + BLOCK]
-            at = np.flatnonzero(kept[block])
-            columns.append(block[at])
-            rows.append((np.searchsorted(self.starts, start + at, side="right") - 1).astype(np.int32))
+            places = np.flatnonzero(kept[block])
+            columns.append(block[places])
+            rows.append((np.searchsorted(self.starts, start + places, side="right") - 1).astype(np.int32))
         row, column = (np.concatenate([np.empty(0, np.int32), *parts]) for parts in (rows, columns))
         starts = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=self.column_count))])
         return Links(starts, row[np.argsort(column, kind="stable")], self.row_count)
