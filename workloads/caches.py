@@ -4,8 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from results import durable
-from results.bad_input import BadInput
+from workloads.base import BadInput, durable
 
 
 def folder(kind: str) -> Path:

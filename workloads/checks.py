@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from results.bad_input import BadInput, first_line
 from workloads import losses
+from workloads.base import BadInput, first_line
 from workloads.workload import Dataset, Examples, Splits, Workload
 
 _OF_CLASSES = (losses.softmax_cross_entropy, losses.spread_cross_entropy)  # labels are numbers of classes

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 from workloads.workload import Examples
 
 AHEAD_BYTES = 512 << 20  # limit on all batches decoded ahead: two superbatches of the harness

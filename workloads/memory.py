@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 
 MEMINFO = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")

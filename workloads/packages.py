@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from results.bad_input import BadInput, first_line, nearest
+from workloads.base import BadInput, first_line, nearest
 
 KINDS = ("dataset", "model", "optimizer")
 _QUALIFIED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:[A-Za-z_][A-Za-z0-9_.]*")

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.bad_input import BadInput
-from results.printing import say
+from workloads.base import BadInput, say
 from workloads.datasets import (
     array_records,
     embedded_originals,

@@ -3,7 +3,7 @@
 TFDS and the registry are imported inside functions to keep ``--help`` fast.
 """
 
-from results import cli
+from workloads.base import cli
 
 if __name__ == "__main__":  # precedes all other imports, so that import errors are caught
     cli.run("workloads.prepare")
@@ -19,10 +19,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from results import durable
-from results.bad_input import BadInput, check_choice
-from results.cli import CommandParser, path
-from results.printing import say
+from workloads.base import BadInput, check_choice, cli, durable, say
 from workloads.datasets import conversion
 from workloads.datasets.array_records import data_dir
 from workloads.datasets.conversion import Conversion
@@ -44,13 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _prepare(name, arguments.data_dir or data_dir())
 
 
-def _parser() -> CommandParser:
+def _parser() -> cli.CommandParser:
     lines = []
     width = max(map(len, names())) + 2
     for name in names():
         dataset = preparable(name)
         lines.append(f"  {name:{width}}{dataset.content}, {dataset.sizes()} on disk")
-    parser = CommandParser(
+    parser = cli.CommandParser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record "
         "files, without TensorFlow. Existing data sets are kept.\n\n  python -m workloads.prepare mnist\n",
@@ -62,7 +59,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        type=path,
+        type=cli.path,
         help="folder to write to; default: $TFDS_DATA_DIR or ~/tensorflow_datasets, which training also uses",
     )
     return parser

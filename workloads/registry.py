@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from results.bad_input import BadInput, check_choice
 from workloads import checks, losses, optimizers, packages
+from workloads.base import BadInput, check_choice
 from workloads.datasets import movielens, rating_files, web_graph, webgraph_synthetic
 from workloads.datasets.rows import DATASETS, OWN_DATASETS
 from workloads.factorization.ratings import RatingsSource

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
+from workloads.base import BadInput, durable
 from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once

@@ -19,10 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
-from results.printing import Report
-from results.progress import FIRST_SECONDS, show_progress
+from workloads.base import FIRST_SECONDS, BadInput, Report, durable, show_progress
 from workloads.datasets import sorted_chunks
 from workloads.datasets.array_records import KeyedExamples
 from workloads.datasets.download_progress import show_downloads

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import workload
+from workloads.base import BadInput
 from workloads.workload import ArrayShape, Examples, Splits, content
 
 VALIDATION_EXAMPLES = 386  # the first three forms: 130, 126 and 130 images

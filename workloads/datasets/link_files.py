@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput, meaning
+from workloads.base import BadInput, meaning
 from workloads.factorization import links
 
 BATCH = 1 << 20  # rows of parquet read at once

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput
 from workloads.datasets import array_records
 from workloads.factorization.links import BYTES_PER_LINK, Links, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows

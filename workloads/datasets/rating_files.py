@@ -13,9 +13,8 @@ import functools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results import durable
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput, durable
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
 from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs

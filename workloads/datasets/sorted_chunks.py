@@ -8,8 +8,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from results import durable
-from results.bad_input import BadInput
+from workloads.base import BadInput, durable
 
 CHUNK_BYTES = 1 << 30  # of records in a chunk, twice of which are in memory; all chunks are open when they are merged
 KEY_BYTES = 16

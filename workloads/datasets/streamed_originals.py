@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 from workloads.datasets import array_records, embedded_originals
 from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 

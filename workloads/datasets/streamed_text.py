@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
-from results.printing import Report
-from results.progress import track
 from workloads import workload
+from workloads.base import BadInput, Report, durable, track
 from workloads.data_stream import Decode, Draws
 from workloads.datasets import array_records, embedded_originals, text
 from workloads.datasets.array_records import Part

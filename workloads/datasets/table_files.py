@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput, nearest, number_of
 from workloads import memory
+from workloads.base import BadInput, nearest, number_of
 from workloads.datasets.link_files import array_header, first_bytes, reason
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput, check_choice, nearest, number_of
 from workloads import losses, memory
+from workloads.base import BadInput, check_choice, durable, nearest, number_of
 from workloads.datasets import table_files
 from workloads.datasets.table_files import HOW, Column, Numbers, Texts
 from workloads.factorization.ratings import random_bits

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import workload
+from workloads.base import BadInput
 from workloads.datasets import array_records
 from workloads.datasets.array_records import BATCH
 from workloads.workload import ArrayShape, Examples, Splits

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput
 from workloads.datasets import array_records
 from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, evaluation, left_out, short

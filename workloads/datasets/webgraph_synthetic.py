@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput
 from workloads.factorization.links import MOST_IDS, Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, random_bits, short, split_rows
 

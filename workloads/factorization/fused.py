@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
 from workloads import caches
+from workloads.base import BadInput, durable
 
 if TYPE_CHECKING:
     from jax import Array

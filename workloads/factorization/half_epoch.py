@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from results.als import Als
+from workloads.base import Als
 from workloads.factorization import fused, solvers
 from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 
 BLOCK = 1 << 24  # links counted at once
 MOST_IDS = 2**31 - 2**16  # limit on rows and on columns, whose ids are stored as int32

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from results.als import Als
+from workloads.base import Als
 from workloads.factorization import half_epoch
 from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, Weights
 from workloads.factorization.ratings import Size

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
 from workloads import caches
+from workloads.base import BadInput, durable
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
-from results.als import Als
+from workloads.base import Als
 from workloads.factorization import half_epoch, recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, Weights
 from workloads.factorization.ratings import Ratings, halves

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from results.bad_input import BadInput, nearest, printable
+from workloads.base import BadInput, nearest, printable
 
 # Kinds of errors in meshes and layouts.
 REFUSALS = {

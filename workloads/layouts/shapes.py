@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from results.bad_input import check_choice
 from workloads import losses, workload
+from workloads.base import check_choice
 from workloads.layouts.notation import Tensors
 from workloads.workload import Array, ArrayShape, Dataset
 
