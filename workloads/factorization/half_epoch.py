@@ -199,13 +199,13 @@ def _over_rows(
             send, *of_chunks = step
             table = fetch(send)
 
-            def chunk(_: None, step: tuple[Array, ...]) -> tuple[None, Array]:
+            def chunk(step: tuple[Array, ...]) -> Array:
                 columns, _counts, ridge, start = step
-                return None, of_rows(solvers.sums_over_links(_gather(table, columns, kind)), ridge, start)
+                return of_rows(solvers.sums_over_links(_gather(table, columns, kind)), ridge, start)
 
             if of_bucket is not None:
                 return None, of_bucket(table, *(array.reshape(-1, *array.shape[2:]) for array in of_chunks))
-            return jax.lax.scan(chunk, None, tuple(of_chunks))
+            return None, jax.lax.map(chunk, tuple(of_chunks))
 
         send = work.sends[bucket] if work.sends else None
         starts = [

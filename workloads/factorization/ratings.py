@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workloads import caches
+from workloads.base import durable
 from workloads.factorization.links import Links
 
 HELDOUT_SHARE = 0.2  # share of an evaluation row's links, if a data set does not define its own
@@ -173,4 +173,4 @@ def _without(links: Links, excluded: Links) -> Links:
 
 @functools.lru_cache(maxsize=4096)
 def _file_digest(file: Path, size: int, time: int) -> str:
-    return caches.file_digest(file)
+    return durable.sha256(file)
