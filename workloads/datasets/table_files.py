@@ -13,7 +13,6 @@ import math
 import re
 import sys
 import zipfile
-import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -22,7 +21,7 @@ import numpy as np
 
 from workloads import memory
 from workloads.base import BadInput, nearest, number_of
-from workloads.datasets.link_files import array_header, first_bytes, reason
+from workloads.datasets.link_files import array_header, first_bytes, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,12 +111,10 @@ def _names(file: Path, columns: "pa.Schema") -> list[str]:
 
 def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table":
     """Reads a file as an Arrow table. Dropped columns of Parquet are null."""
-    import pyarrow as pa
-
     start = first_bytes(file, HOW, "table.path: ")
     if not start:
         raise BadInput(f"{file} is empty. It should be {HOW}.")
-    try:
+    with reading(file, f"It should be {HOW}."):
         if start.startswith(b"PAR1"):
             return _parquet(file, drop)
         if start.startswith(b"PK"):
@@ -126,10 +123,6 @@ def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table
             raise BadInput(f"{file} is not UTF-8 text. It should be {HOW}.")
         _require(file, CSV_COPIES * file.stat().st_size)
         return _csv(file, text)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{file} cannot be read: {reason(error)}. It should be {HOW}.") from None
 
 
 def _require(file: Path, needed: int) -> None:
@@ -199,17 +192,13 @@ def _arrays(file: Path) -> "pa.Table":
     """Reads the arrays of an ``.npz`` as columns."""
     import pyarrow as pa
 
-    try:
-        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
-            _require(file, _array_bytes(opened))
-            if sorted(members) != ["x", "y"]:
-                raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}. It should hold x and y.")
-            x = members["x"]
-            y = members["y"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{file} cannot be read: {reason(error)}. It should hold arrays x and y.") from None
+    how = "It should hold arrays x and y."
+    with reading(file, how), open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
+        _require(file, _array_bytes(opened))
+        if sorted(members) != ["x", "y"]:
+            raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}. It should hold x and y.")
+        x = members["x"]
+        y = members["y"]
     if x.ndim != 2 or y.shape != x.shape[:1]:
         raise BadInput(
             f"{file}: x is {list(x.shape)} and y {list(y.shape)}. They should be [rows, columns] and [rows]."
