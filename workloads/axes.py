@@ -124,11 +124,11 @@ def kept(x: Array, name: str) -> Array:
 
 
 @contextlib.contextmanager
-def set_to(variable: ContextVar[T], value: T) -> Iterator[T]:
-    """Sets a variable within a context, and yields its value."""
-    token = variable.set(value)
+def set_to(variable: ContextVar[T], content: T) -> Iterator[T]:
+    """Sets a variable within a context, and yields its content."""
+    token = variable.set(content)
     try:
-        yield value
+        yield content
     finally:
         variable.reset(token)
 

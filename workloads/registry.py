@@ -196,8 +196,8 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
         return OWN_DATASETS[name](**source or {})
     if not packages.is_qualified(name):
         return DATASETS[name]
-    value = packages.find("dataset", name).value
-    row = value if isinstance(value, Dataset) else checks.called(f"dataset {name} cannot be built", value)
+    target = packages.find("dataset", name).value
+    row = target if isinstance(target, Dataset) else checks.called(f"dataset {name} cannot be built", target)
     if not isinstance(row, Dataset):
         raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
     return row._replace(load=functools.partial(checks.load, name, row))

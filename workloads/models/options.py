@@ -35,8 +35,8 @@ def one_of(*choices: str) -> Check:
 def whole_list(example: str, *, may_be_empty: bool = False) -> Check:
     """Returns a check for lists of integers of at least 1. ``example`` is a valid list for the message."""
 
-    def is_valid(value: object) -> bool:
-        return is_whole_list(value) or (may_be_empty and isinstance(value, Sequence) and not value)
+    def is_valid(option: object) -> bool:
+        return is_whole_list(option) or (may_be_empty and isinstance(option, Sequence) and not option)
 
     return Check(is_valid, f"a list of integers of at least 1, such as {example}")
 
@@ -71,9 +71,9 @@ class ModelOptions:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             for check in getattr(field.type, "__metadata__", ()):
-                value = getattr(self, field.name)
-                if not check.is_valid(value):
-                    raise ValueError(f"{field.name} must be {check.text}, not {value!r}")
+                option = getattr(self, field.name)
+                if not check.is_valid(option):
+                    raise ValueError(f"{field.name} must be {check.text}, not {option!r}")
 
     def model(self) -> Model:
         """Returns the model. The network is built on first use, so planning does not need Flax."""
