@@ -127,7 +127,7 @@ class Part(NamedTuple):
 
     Attributes:
       split: name of TFDS's split.
-      limits: index of the first record that may be used, and the index after the last one, or None for all records.
+      limits: index of the first record that may be used, and the index after the last one, if not all may be used.
       examples: number of examples to use, starting with the first.
     """
 

@@ -108,7 +108,7 @@ class StreamedImages(NamedTuple):
         return functools.partial(_one_label, self.side, self.every), pixels + 4
 
     def rows(self, place: Path, split: str) -> str | None:
-        """Returns the file that lists the indices of the records with the classes in use, or None for all classes."""
+        """Returns the file that lists the indices of the records in use, unless all classes are used."""
         return None if self.every == 1 else str(rows_file(place, self.every, self.parts[split].split))
 
     def derived_files(self, place: Path) -> list[Path]:

@@ -100,7 +100,7 @@ class StreamedText(NamedTuple):
         return functools.partial(_tokens, str(self.subwords_file(place)), length, self.lines), 8 * length
 
     def rows(self, place: Path, split: str) -> None:
-        """Returns None, because all records are used."""
+        """Does not restrict the records of a text."""
 
     def subwords_file(self, place: Path) -> Path:
         """Returns the file with the subword vocabulary."""
@@ -112,7 +112,7 @@ class StreamedText(NamedTuple):
         return [self.subwords_file(place)]
 
     def check_derived(self, place: Path) -> None:
-        """Does nothing, because the subword vocabulary is not counted."""
+        """Has no checks, because a vocabulary is not counted."""
 
     def write_derived(self, place: Path, report: Report = lambda line: None) -> None:
         """Trains the subword vocabulary on the training texts, unless the file exists.
