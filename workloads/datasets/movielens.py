@@ -22,7 +22,6 @@ READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train",)
 EVALUATED_SHARE = 0.1  # share of the users that are evaluated
 FEWEST = 5  # links of an evaluation user, one of which is held out
-BATCH = 1 << 16  # ratings processed at once
 
 
 class Size(NamedTuple):
@@ -104,12 +103,11 @@ def _links(size: str) -> tuple[Links, int]:
     place = folder(size)
     ratings = Pairs()
     count = 0
-    ids = []
-    for record in array_records.records(f"movielens/{size}", place, "train"):
-        ids.append([int(record[name].bytes_list.value[0]) for name in ("user_id", "movie_id")])
-        if len(ids) == BATCH:
-            count += _add(ratings, ids, place)
-    count += _add(ratings, ids, place)
+    for batch in array_records.batches(f"movielens/{size}", place, "train"):
+        ids = [[int(record[name].bytes_list.value[0]) for name in ("user_id", "movie_id")] for record in batch]
+        users, movies = np.array(ids, np.int64).T
+        ratings.add(users, movies, str(place))
+        count += len(batch)
     if count != SIZES[size].ratings:
         remedy = array_records.remedy(f"movielens/{size}", place)
         raise BadInput(f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}. {remedy}")
@@ -118,10 +116,3 @@ def _links(size: str) -> tuple[Links, int]:
     seen = np.bincount(links.columns, minlength=links.column_count) > 0
     number = (np.cumsum(seen) - 1).astype(np.int32)
     return Links(links.starts, number[links.columns], int(seen.sum())), merged
-
-
-def _add(ratings: Pairs, ids: list[list[int]], place: Path) -> int:
-    users, movies = np.array(ids, np.int64).reshape(-1, 2).T
-    ratings.add(users, movies, str(place))
-    ids.clear()
-    return len(users)

@@ -6,15 +6,15 @@
 
 import functools
 import io
+import itertools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from workloads import workload
 from workloads.base import BadInput
 from workloads.datasets import array_records
-from workloads.datasets.array_records import BATCH
 from workloads.workload import ArrayShape, Examples, Splits
 
 
@@ -102,10 +102,7 @@ def _of(name: str) -> tuple[str, TfdsImages]:
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
 def _read(name: str, place: Path, source: TfdsImages) -> Splits:
-    import tensorflow_datasets as tfds  # takes a second
-
-    builder = tfds.builder_from_directory(place)
-    images = {split: _images(builder, split) for split in ("train", "test")}
+    images = {split: _images(name, place, split) for split in ("train", "test")}
     cut = source.train_examples
     expected = {"train": cut + source.validation_examples, "test": source.test_examples}
     counts = {split: len(examples.labels) for split, examples in images.items()}
@@ -119,21 +116,18 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
     )
 
 
-def _images(builder: Any, split: str) -> Examples:
+def _images(name: str, place: Path, split: str) -> Examples:
     """Reads a split: uint8[N, H, W, C] and int32[N]."""
-    import tensorflow_datasets as tfds
     from PIL import Image
 
-    # TFDS also decodes with Pillow, but first logs a warning about OpenCV.
-    source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
-    inputs = np.empty((len(source), *builder.info.features["image"].shape), np.uint8)
-    labels = np.empty(len(source), np.int32)
-    for start in range(0, len(source), BATCH):
-        indices = range(start, min(start + BATCH, len(source)))
-        for index, example in zip(indices, source.__getitems__(list(indices)), strict=True):
-            with Image.open(io.BytesIO(example["image"])) as image:
-                inputs[index] = np.asarray(image).reshape(inputs.shape[1:])
-            labels[index] = example["label"]
+    count = len(array_records.open_records(str(place), name, split))
+    inputs = np.empty((count, *SOURCES[name].image), np.uint8)
+    labels = np.empty(count, np.int32)
+    records = itertools.chain.from_iterable(array_records.batches(name, place, split))
+    for index, record in enumerate(records):
+        with Image.open(io.BytesIO(record["image"].bytes_list.value[0])) as image:
+            inputs[index] = np.asarray(image).reshape(inputs.shape[1:])
+        labels[index] = record["label"].int64_list.value[0]
     inputs.setflags(write=False)
     labels.setflags(write=False)
     return Examples(inputs, labels)

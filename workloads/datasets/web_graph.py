@@ -25,7 +25,6 @@ READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train", "train_t", "test")
 READ = ("train", "test")
 BYTES_OF_A_LINK = 3  # minimum size of a stored link
-BATCH = 1 << 14  # rows processed at once
 
 
 class Variant(NamedTuple):
@@ -130,29 +129,19 @@ def row_tag(record: Mapping[str, Any]) -> int:
 def _gather(variant: str, split: str, links: Pairs, heldout: Pairs | None = None) -> int:
     """Adds ``col_tag`` of a split to ``links`` and ``gt_tag`` to ``heldout``. Returns the number of rows."""
     place = folder(variant)
-    rows: list[int] = []
-    tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}
     targets = {"col_tag": links} | ({"gt_tag": heldout} if heldout else {})
     count = 0
-
-    def flush() -> None:
+    for batch in array_records.batches(f"web_graph/{variant}", place, split):
+        rows = []
+        for record in batch:
+            try:
+                rows.append(row_tag(record))
+            except ValueError:
+                what = f"record {count + len(rows)} of {split} is not a row"
+                remedy = array_records.remedy(f"web_graph/{variant}", place)
+                raise BadInput(f"{place} cannot be read ({what}). {remedy}") from None
         for tag, target in targets.items():
-            lengths = [len(columns) for columns in tags[tag]]
-            target.add(np.repeat(rows, lengths), np.concatenate(tags[tag]), f"{place} ({split}, {tag})")
-            tags[tag].clear()
-        rows.clear()
-
-    for record in array_records.records(f"web_graph/{variant}", place, split):
-        try:
-            rows.append(row_tag(record))
-        except ValueError:
-            remedy = array_records.remedy(f"web_graph/{variant}", place)
-            raise BadInput(f"{place} cannot be read (record {count} of {split} is not a row). {remedy}") from None
-        for tag in targets:
-            tags[tag].append(np.array(record[tag].int64_list.value, np.int64))
-        count += 1
-        if len(rows) == BATCH:
-            flush()
-    if rows:
-        flush()
+            columns = [np.array(record[tag].int64_list.value, np.int64) for record in batch]
+            target.add(np.repeat(rows, [*map(len, columns)]), np.concatenate(columns), f"{place} ({split}, {tag})")
+        count += len(rows)
     return count
