@@ -164,13 +164,9 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     packed = pickle.dumps(source)
     examples = None
     ranges = (range(count)[start : start + PART] for start in range(0, count, PART))
-    waiting: collections.deque[tuple[range, Future[Examples]]] = collections.deque()
-
-    def submit(parts: int) -> None:
-        for rows in itertools.islice(ranges, parts):
-            waiting.append((rows, pool.submit(_rows, packed, rows)))
-
-    submit(DECODED_AHEAD * process_count)  # futures hold their results, so these few parts are in memory twice
+    submitted = ((rows, pool.submit(_rows, packed, rows)) for rows in ranges)
+    # Futures hold their results, so these few parts are in memory twice.
+    waiting = collections.deque(itertools.islice(submitted, DECODED_AHEAD * process_count))
     try:
         while waiting:
             rows, future = waiting.popleft()
@@ -178,7 +174,7 @@ def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
             examples = examples or Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in parts))
             for array, part in zip(examples, parts, strict=True):
                 array[rows.start : rows.stop] = part
-            submit(1)
+            waiting.extend(itertools.islice(submitted, 1))
     finally:
         _drop([future for _, future in waiting])
     assert examples is not None

@@ -111,7 +111,7 @@ def _links(size: str) -> tuple[Links, int]:
     if count != SIZES[size].ratings:
         remedy = array_records.remedy(f"movielens/{size}", place)
         raise BadInput(f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}. {remedy}")
-    links, merged = ratings.links((ratings.rows, ratings.columns))
+    links, merged = ratings.links(ratings.shape)
     links = links.of_rows(np.flatnonzero(links.lengths))
     seen = np.bincount(links.columns, minlength=links.column_count) > 0
     number = (np.cumsum(seen) - 1).astype(np.int32)

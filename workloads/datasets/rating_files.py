@@ -10,6 +10,7 @@ rows that are absent from ``path``, recall measures links of unseen rows, as in 
 """
 
 import functools
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from workloads import memory
 from workloads.base import BadInput, durable
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
-from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
+from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs, common_shape
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short
 
 READER = 1  # version of this module and link_files; part of the data's identity
@@ -77,20 +78,12 @@ def build(files: Files) -> Ratings:
     for file, file_pairs in pairs.items():
         for rows, columns in link_files.blocks(file):
             file_pairs.add(rows, columns, str(file))
-        sizes = zip(
-            ("row", "col"),
-            (file_pairs.rows, file_pairs.columns),
-            shape or (file_pairs.rows, file_pairs.columns),
-            strict=True,
-        )
+        sizes = zip(("row", "col"), file_pairs.shape, shape or file_pairs.shape, strict=True)
         for name, count, size in sizes:
             if count > size:
                 raise BadInput(f"{file}: {name} {count - 1} is out of range. {matrix} has {size} of them.")
     if shape is None:
-        shape = (
-            max(file_pairs.rows for file_pairs in pairs.values()),
-            max(file_pairs.columns for file_pairs in pairs.values()),
-        )
+        shape = common_shape(pairs.values())
         needed = len(pairs) * shape[0] * BYTES_PER_ROW
         memory.require(needed, f"a matrix of {size_text(shape)}", "Number ids without gaps")
     links = {}
@@ -112,14 +105,10 @@ def build(files: Files) -> Ratings:
 
 def _common_shape(headers: dict[Path, LinkFileHeader]) -> tuple[MatrixShape | None, Path | None]:
     """Returns the common shape of all matrices, and the last matrix file. Returns None if there are only tables."""
-    first = None
-    shape = None
-    for file, header in headers.items():
-        if header.shape is None:
-            continue
-        if shape is not None and header.shape != shape:
-            sizes = f"{file} is {size_text(header.shape)} and {first} is {size_text(shape)}"
+    shapes = {file: header.shape for file, header in headers.items() if header.shape is not None}
+    for (first, shape), (file, following) in itertools.pairwise(shapes.items()):
+        if following != shape:
+            sizes = f"{file} is {size_text(following)} and {first} is {size_text(shape)}"
             raise BadInput(f"{sizes}. All files must have the same shape.")
-        first = file
-        shape = header.shape
-    return shape, first
+    matrix = next(reversed(shapes), None)
+    return (shapes[matrix], matrix) if matrix else (None, None)

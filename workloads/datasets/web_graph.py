@@ -17,7 +17,7 @@ import numpy as np
 from workloads import memory
 from workloads.base import BadInput
 from workloads.datasets import array_records
-from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
+from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs, common_shape
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, evaluation, left_out, short
 
 VERSION = "1.0.0"  # TFDS's version of the data
@@ -112,7 +112,7 @@ def build(variant: str) -> Ratings:
     if counts != expected:
         raise BadInput(f"{place} holds {counts} rows, not {expected}. {remedy}")
     parts = (train, history_pairs, heldout_pairs)
-    shape = max(part.rows for part in parts), max(part.columns for part in parts)
+    shape = common_shape(parts)
     (links, history, heldout), merged = zip(*(part.links(shape) for part in parts), strict=True)
     history, heldout, seen = evaluation(links, history, heldout)
     if not heldout.row_count or not len(links.columns):
