@@ -24,7 +24,7 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
     """
     one = layouts.laid(study, source)
     step = layouts.whole_step(one)
-    jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)
+    jaxpr = step.jaxpr(study.batch_size)
     share = one.mesh.size
     whole = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(step.carry.params)))
     copies = one.mesh.get(one.layout.get("batch", ""), 1)  # devices with other examples, which read the same weights

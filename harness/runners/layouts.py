@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from harness.compiled import ahead_of_time, hlo, jaxpr_cost, topologies
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Source
@@ -29,7 +29,6 @@ from workloads.workload import Examples, Workload
 
 Gradients = dict[tuple[str, ...], np.ndarray]  # by the keys that lead to a parameter
 LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
-SEED = jax.ShapeDtypeStruct((), np.dtype("uint32"))
 WARM = 3  # untimed steps
 TIMED = 20  # timed steps
 # Emulated devices are not timed, so their programs may be slow. This halves compile time.
@@ -209,8 +208,9 @@ def whole_step(one: LaidOutStudy) -> PartitionedStep:
 
 def ideal_flops(one: LaidOutStudy) -> float:
     """Returns the FLOPs of a step and its optimizer if every matmul and convolution is executed only once."""
-    step = whole_step(one)._replace(rematerialized=False)
-    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.step)(step.carry, step.batch(one.study.batch_size), SEED))
+    step = whole_step(one)
+    step = step._replace(sharding=step.sharding._replace(rematerialized=False))
+    return jaxpr_cost.matrix_flops(step.jaxpr(one.study.batch_size))
 
 
 def _options(*, timed: bool) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _begin(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> TrainState
     own = placements(step.carry)
     if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
         return jax.device_put(_first_state(one, step, trial), own)
-    return jax.jit(step.start, out_shardings=own)(jnp.uint32(trial.seed))
+    return jax.jit(step.start, out_shardings=own)(step.spans(trial.seed))
 
 
 _KEPT: dict[str, tuple[Hashable, Any]] = {}  # the last result of each kind, which many layouts share
@@ -238,7 +238,7 @@ def _first_state(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> Trai
     """Returns the initial state as NumPy arrays."""
 
     def compute() -> TrainState:
-        return jax.tree.map(np.asarray, jax.jit(step.start)(jnp.uint32(trial.seed)))
+        return jax.tree.map(np.asarray, jax.jit(step.start)(step.spans(trial.seed)))
 
     return _kept("state", (one.study.stream, trial.seed), compute)
 
@@ -254,7 +254,7 @@ def _steps(
     """Returns the state after some steps, and the loss before each step."""
     losses = []
     for at in steps:
-        state, loss = program(state, _batch(one, step, trial, at), np.uint32(trial.seed))
+        state, loss = program(state, _batch(one, step, trial, at), step.spans(trial.seed, at))
         losses.append(float(loss))
     return state, losses
 
@@ -307,11 +307,13 @@ def _timed(
     one: LaidOutStudy, step: PartitionedStep, program: jax.stages.Compiled, trial: Trial, state: TrainState
 ) -> Row:
     """Returns the seconds of each timed step, after some warm-up steps."""
-    batches = [_batch(one, step, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
+    done = one.study.budget_steps
+    batches = [_batch(one, step, trial, done + at) for at in range(WARM + TIMED)]
+    spans = jax.device_put(step.spans(trial.seed, done), NamedSharding(step.on, PartitionSpec()))
     seconds = []
-    for given in jax.block_until_ready(batches):
+    for batch in jax.block_until_ready(batches):
         began = time.perf_counter()
-        state, _ = jax.block_until_ready(program(state, given, np.uint32(trial.seed)))
+        state, _ = jax.block_until_ready(program(state, batch, spans))
         seconds.append(time.perf_counter() - began)
     low, median, high = np.percentile(seconds[WARM:], [25, 50, 75])
     return {"step_seconds": median, "step_seconds_low": low, "step_seconds_high": high, "timed_steps": TIMED}

@@ -5,7 +5,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -168,7 +168,7 @@ def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowe
     """Returns the program ``(carry, Spans, None) -> carry`` that initializes lanes starting from step 0."""
     lanes = over_lanes(on, "map", functools.partial(training.start_lane, workload))
     program = jax.jit(lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
-    return _lowered(program, on, shapes.carry, shapes.spans, None)
+    return lower(program, on, shapes.carry, shapes.spans, None)
 
 
 def lower_train(
@@ -185,7 +185,7 @@ def lower_train(
         train = training.with_rows(workload.shapes.train, lanes, call_steps, size, sharding=mesh.fed(on))
     all_lanes = over_lanes(on, strategy, lane, own_data=workload.feed is not None)
     program = jax.jit(all_lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
-    return _lowered(program, on, shapes.carry, shapes.spans, train)
+    return lower(program, on, shapes.carry, shapes.spans, train)
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
@@ -205,22 +205,28 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes, division: Divis
     lane = functools.partial(evaluation.evaluate_lane, workload, division)
     lanes = over_lanes(on, "map", lane)
     program = jax.jit(lanes, out_shardings=mesh.by_lane(on))
-    return _lowered(program, on, shapes.carry, shapes.active, shapes.splits)
+    return lower(program, on, shapes.carry, shapes.active, shapes.splits)
 
 
 def _shardings(shapes: Any) -> Any:
     return jax.tree.map(lambda array: array.sharding, shapes)
 
 
-def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
+def lower(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
     """Lowers a program with full-precision float32 matmuls. By default, TPUs and GPUs reduce their precision.
 
     A program over an abstract mesh, which has no devices, is lowered for TPUs and cannot be compiled.
     """
-    is_abstract = isinstance(on, AbstractMesh)
-    platforms = ("tpu",) if is_abstract else None
-    with jax.default_matmul_precision("highest"), devices.traced_for(None if is_abstract else on.devices.flat[0]):
-        return program.trace(*arguments).lower(lowering_platforms=platforms)
+    with traced(on):
+        return program.trace(*arguments).lower(lowering_platforms=("tpu",) if isinstance(on, AbstractMesh) else None)
+
+
+@contextlib.contextmanager
+def traced(on: Mesh | AbstractMesh) -> Iterator[None]:
+    """Traces programs for a mesh with full-precision float32 matmuls."""
+    device = None if isinstance(on, AbstractMesh) else on.devices.flat[0]
+    with jax.default_matmul_precision("highest"), devices.traced_for(device):
+        yield
 
 
 class Data(NamedTuple):

@@ -87,7 +87,7 @@ def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callab
         with axes.sharded(sharding):
             return function(*arguments)
 
-    if not any(DATA in spec for spec in jax.tree.leaves(sharding.specs)):
+    if not (sharding.gathers and any(DATA in spec for spec in jax.tree.leaves(sharding.specs))):
         return in_context
     policy = jax.checkpoint_policies.save_anything_except_these_names(axes.GATHERED)
     return jax.checkpoint(in_context, policy=policy)

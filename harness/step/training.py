@@ -134,11 +134,20 @@ def train_lane(
 
 
 def take_step(
-    workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
+    workload: Workload,
+    division: Division,
+    spans: Spans,
+    at: Array,
+    carry: TrainState,
+    batch: Batch,
+    sharding: Sharding | None = None,
 ) -> TrainState:
-    """Takes one step of a trial, after ``at`` (int32[]) earlier steps. The optimizer updates whole parameters."""
+    """Takes one step of a trial, after ``at`` (int32[]) earlier steps. The optimizer updates whole parameters.
+
+    The default sharding is that of the partition of the batch. Layout studies pass their own.
+    """
     smoothing = spans.metaparameters["label_smoothing"]
-    sharding = shardings.of_step(workload, division)
+    sharding = sharding or shardings.of_step(workload, division)
 
     def of_shard(batch: Batch, carry: TrainState, seed: Array, at: Array, smoothing: Array) -> Variables:
         keys = rng.example_keys(seed, at, batch.positions)
