@@ -203,12 +203,12 @@ def answer_all() -> None:
     gc.set_threshold(GARBAGE)
     questions = [_question(line) for line in sys.stdin]
     families = grouped(range(len(questions)), lambda at: _family(questions[at]))
-    known: dict[int, Answer] = {}
-    for at, question in enumerate(questions):
-        if at not in known:
-            own = families[_family(question)]
-            known |= zip(own, _answers([questions[each] for each in own]), strict=True)
-        print(json.dumps(known.pop(at)), flush=True)
+    answers: dict[int, Answer] = {}
+    for i, question in enumerate(questions):
+        if i not in answers:
+            family = families[_family(question)]
+            answers |= zip(family, _answers([questions[member] for member in family]), strict=True)
+        print(json.dumps(answers.pop(i)), flush=True)
 
 
 def _question(line: str) -> Question:

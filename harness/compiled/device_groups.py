@@ -76,14 +76,14 @@ def _along_axes(sizes: str, device_ids: str | None, named: str) -> Groups:
         low = int(stride or 1)
         parts[name].append((low, low * int(size or axes[name])))
     dims: list[int] = []
-    within = []
+    chosen = []
     for name, size in axes.items():
         edges = sorted({1, size, *itertools.chain(*parts[name])})
         for low, high in itertools.pairwise(edges):
             if any(first <= low and high <= last for first, last in parts[name]):
-                within.append(len(dims))
+                chosen.append(len(dims))
             dims.append(high // low)
     if ids.size != count or math.prod(dims) != count:
         raise Unparsed(named)
-    ids = np.moveaxis(ids.reshape(dims), within, range(-len(within), 0))
-    return _rows(ids, math.prod(dims[i] for i in within))
+    ids = np.moveaxis(ids.reshape(dims), chosen, range(-len(chosen), 0))
+    return _rows(ids, math.prod(dims[i] for i in chosen))

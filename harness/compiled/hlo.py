@@ -141,9 +141,9 @@ class _Reader:
         body, condition = (re.search(rf"{name}=%?([\w.\-]+)", loop.attributes) for name in ("body", "condition"))
         if body is None or condition is None:
             raise Unparsed(loop.line)
-        known = _TRIP_COUNT.search(loop.attributes)
+        count = _TRIP_COUNT.search(loop.attributes)
         inside, test = (self._computations.get(match[1], {}) for match in (body, condition))
-        turn = int(known[1]) if known else _counted(loop, computation, inside, test)
+        turn = int(count[1]) if count else _counted(loop, computation, inside, test)
         with_count, without = self.program.loops
         self.program.loops = (with_count, without + 1) if turn is None else (with_count + 1, without)
         self.visit(body[1], (*turns, turn))
@@ -249,12 +249,12 @@ def _flops_of_convolution(attributes: str, inputs: Sequence[int], kernel: Sequen
         sizes = window[name].split("x") if name in window else [str(default) for _ in axes]
         return [int(size.split("_")[0]) for size in sizes]
 
-    sizes, strides, spread, apart = (along(name, 1) for name in ("size", "stride", "lhs_dilate", "rhs_dilate"))
+    sizes, strides, spread, dilation = (along(name, 1) for name in ("size", "stride", "lhs_dilate", "rhs_dilate"))
     pads = along("pad", 0)
     flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i in axes:
         count, outputs = inputs[labels[1].index(str(i))], out[labels[3].index(str(i))]
-        flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], apart[i])
+        flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], dilation[i])
     return flops
 
 

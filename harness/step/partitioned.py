@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
+from harness.compiled import ahead_of_time, jaxpr_cost
+from harness.compiled.ahead_of_time import CompilationResult
 from harness.step import programs, shardings, training
 from harness.step.batch_partition import Division
 from harness.step.training import Spans, TrainState
@@ -43,8 +45,8 @@ class PartitionedStep(NamedTuple):
         """Returns the numbers that determine a step of a trial, after a number of steps."""
         constant = np.int32(optimizers.SCHEDULES["constant"])
         metaparameters: Any = {name: np.float32(value) for name, value in self.metaparameters.items()}
-        one = np.float32(1)
-        return Spans(np.int32(steps), np.int32(steps + 1), np.uint32(seed), constant, one, one, metaparameters)
+        unit = np.float32(1)
+        return Spans(np.int32(steps), np.int32(steps + 1), np.uint32(seed), constant, unit, unit, metaparameters)
 
     def start(self, spans: Spans) -> TrainState:
         """Returns the initial state of a trial."""
@@ -60,15 +62,20 @@ class PartitionedStep(NamedTuple):
         weights = losses.label_weights(batch.labels, None, self.workload.padding)
         count = np.float32(batch.labels.size) if weights is None else jnp.maximum(weights.sum(), 1.0)
         alone = Division()
-        whole = training.batch_fed(batch, len(batch.labels), alone)
+        given = training.batch_fed(batch, len(batch.labels), alone)
         with jax.sharding.use_abstract_mesh(self.on.abstract_mesh):
-            after = training.take_step(self.workload, alone, spans, spans.start, carry, whole, self.sharding)
+            after = training.take_step(self.workload, alone, spans, spans.start, carry, given, self.sharding)
         return after, after.state[-1] / count
 
     def jaxpr(self, size: int) -> Any:
         """Returns the jaxpr of ``step`` for ``size`` examples."""
         with programs.traced(self.on):
             return jax.make_jaxpr(self.step)(self.carry, self.batch(size), self.spans())
+
+    def compiled_ahead(self, size: int) -> CompilationResult:
+        """Compiles ``step`` for devices that may not be attached. See ``ahead_of_time.make``."""
+        arguments = self.carry, self.batch(size)
+        return ahead_of_time.make(lambda: self.lowered(size), jaxpr_cost.device_bytes(arguments))
 
     def lowered(self, size: int) -> jax.stages.Lowered:
         """Lowers ``step`` for ``size`` examples. The step donates the state."""
@@ -103,7 +110,7 @@ def partitioned(
     """
     shape = tuple(mesh.values())
     auto = tuple(AxisType.Auto for _ in mesh)
-    on = Mesh(np.array(devices[: int(np.prod(shape))]).reshape(shape), tuple(mesh), axis_types=auto)
+    devices_mesh = Mesh(np.array(devices[: int(np.prod(shape))]).reshape(shape), tuple(mesh), axis_types=auto)
     assert workload.axes is not None  # see ``shardings.tensors``
     named = jax.tree.map(lambda names: P(*map(layout.get, names)), workload.axes())
     sharding = Sharding(layout, named, workload.precision, False, rematerialized, kept)
@@ -111,10 +118,10 @@ def partitioned(
     shapes, _ = programs.one_lane(workload)
 
     def placed(leaf: Any, spec: P) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(on, spec))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(devices_mesh, spec))
 
     carry = jax.tree.map(placed, shapes, shardings.of_carry(shapes, sharding))
-    return PartitionedStep(workload, _metaparameters(optimizer), on, sharding, carry)
+    return PartitionedStep(workload, _metaparameters(optimizer), devices_mesh, sharding, carry)
 
 
 def _metaparameters(optimizer: str) -> dict[str, float]:
