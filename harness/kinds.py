@@ -221,14 +221,13 @@ def _answers(questions: Sequence[Question]) -> list[Answer]:
     given = study, question.source, question.settings
     assert runner.counts is not None and runner.verdict is not None  # checked by callers
     try:
-        if question.topology is not None:
-            return [runner.verdict(*given, question.topology)._asdict()] * len(questions)
-        if runner.counts_of_sizes is None:
-            return [runner.counts(*given)._asdict()] * len(questions)
-        sizes = [runner.examples(study) for study in studies]
-        counts = runner.counts_of_sizes(*given, sizes)
+        if question.topology is None and runner.counts_of_sizes is not None:
+            sizes = [runner.examples(study) for study in studies]
+            counts = runner.counts_of_sizes(*given, sizes)
+            return [counts[size]._asdict() for size in sizes]
+        costs = runner.counts(*given) if question.topology is None else runner.verdict(*given, question.topology)
+        return [costs._asdict() for _ in questions]
     except BadInput as error:  # perhaps of one size only
         if len(questions) > 1:
             return [answer for question in questions for answer in _answers([question])]
         return [{REFUSED: str(error)}]
-    return [counts[size]._asdict() for size in sizes]
