@@ -37,7 +37,7 @@ def choices(workload: Workload, batch_size: int, division: Division, needed: flo
     state = _state_bytes(workload, Division())
     carry, _ = programs.one_lane(workload)
     data = _bytes([examples for examples in workload.shapes if examples]) if not workload.feed else 0
-    activations = max(0.0, needed - data - STATES * _state_bytes(workload, division))  # activations
+    activations = max(0.0, needed - data - STATES * _state_bytes(workload, division))
     layouts: dict[str, str] = {}  # layout by mesh
     for way in _ways(sizes, batch_size):
         if way.mesh_text in layouts:
