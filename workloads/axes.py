@@ -39,6 +39,7 @@ class Sharding(NamedTuple):
       specs: pytree of ``PartitionSpec`` over mesh axes, with the structure of the parameters. Parameters sharded over
         DATA are gathered before use.
       precision: dtype that these parameters are rounded to before they are gathered.
+      gathers: whether the step is mapped over DATA. Otherwise, the partitioner splits the batch and parameters.
       rematerialized: whether stacked layers are computed again in the backward pass.
       kept: names of the tensors in these layers that are stored instead. See ``kept``.
     """
@@ -46,6 +47,7 @@ class Sharding(NamedTuple):
     layout: Mapping[str, str]
     specs: Params
     precision: str
+    gathers: bool = True
     rematerialized: bool = False
     kept: Names = ()
 
@@ -97,10 +99,11 @@ def are_divided() -> bool:
     return _SEEN.get() is not None or (sharding is not None and bool(sharding.layout))
 
 
-def batch_is_divided() -> bool:
-    """Returns whether the partitioner splits the batch of the program being traced."""
+def batch_parts() -> int:
+    """Returns the number of parts into which the partitioner splits the batch of the program being traced."""
     sharding = _SHARDING.get()
-    return sharding is not None and bool(sharding.layout.get("batch"))
+    axis = sharding and sharding.layout.get("batch")
+    return jax.sharding.get_abstract_mesh().shape[axis] if axis else 1
 
 
 def rematerialized(layer: Any) -> Any:
@@ -176,7 +179,7 @@ def gathered(params: Params, precision: str) -> Params:
       precision: precision of the network, float32 or bfloat16.
     """
     sharding = _SHARDING.get()
-    if sharding is None:
+    if sharding is None or not sharding.gathers:
         return rounded(params, precision)
 
     def whole(path: tuple[Any, ...], array: Array, spec: P) -> Array:
@@ -190,7 +193,7 @@ def gathered(params: Params, precision: str) -> Params:
 def stacked(groups: tuple[Any, ...], rngs: Any, *, name: str) -> tuple[Any, Any]:
     """Returns the variables of one of several stacked layers, gathered over DATA. An argument of ``nn.scan``."""
     sharding = _SHARDING.get()
-    if sharding is None:
+    if sharding is None or not sharding.gathers:
         return groups, rngs
     specs = sharding.specs["params"][name]
 

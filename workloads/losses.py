@@ -3,6 +3,7 @@
 Functions import JAX when they are called, so the registry can be read without JAX.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -113,17 +114,32 @@ def total_loss(
       weights: as in ``total``.
       label_smoothing: float32[].
     """
+    import jax
+    import jax.numpy as jnp
+
     from workloads import axes
 
-    if isinstance(outputs, Product) and axes.batch_is_divided():  # chunks would be divided instead of their examples
-        outputs = axes.activation(product(outputs), "batch", *("" for _ in labels.shape[1:]), "vocab")
     if not isinstance(outputs, Product):
         return total(loss(product(outputs), labels, label_smoothing), weights)
-    return _total_in_chunks(loss, outputs, labels, weights, label_smoothing)
+    weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
+    weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
+    total_in_chunks = functools.partial(_total_in_chunks, loss)
+    parts = axes.batch_parts()
+    if parts == 1:
+        return total_in_chunks(*outputs, labels, weights, label_smoothing)
+
+    def by_part(array: Array) -> Array:
+        divided = array.reshape(parts, -1, *array.shape[1:])
+        return axes.activation(divided, "batch", *("" for _ in array.shape))
+
+    # Each device computes chunks of its own examples. Gradients are summed over devices once, after all chunks.
+    totals = jax.vmap(total_in_chunks, (0, None, 0, 0, None))
+    features, kernel = outputs
+    return jnp.sum(totals(by_part(features), kernel, by_part(labels), by_part(weights), label_smoothing))
 
 
 def _total_in_chunks(
-    loss: Loss, outputs: Product, labels: Array, weights: Array | None, label_smoothing: Array
+    loss: Loss, features: Array, kernel: Array, labels: Array, weights: Array, label_smoothing: Array
 ) -> Array:
     """Returns the total loss of a lazy product. At most ``CHUNK_BYTES`` of the product are in memory at any time.
 
@@ -133,11 +149,8 @@ def _total_in_chunks(
     import jax.numpy as jnp
     import numpy as np
 
-    features, kernel = outputs
     count = labels.size
     size = chunk_size(count, kernel.shape[-1])
-    weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
-    weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
     def of_chunk(logits_NxV: Array, labels_N: Array, weights_N: Array, smoothing: Array) -> Array:
         return total(loss(logits_NxV, labels_N, smoothing), weights_N)
