@@ -133,8 +133,8 @@ def _parts(line: CommandLine) -> list[Overrides]:
     experiments = [override for override in parsed if override.key_or_group == "experiment"]
     if not experiments:
         return [parsed]
-    others = [override for override in parsed if override not in experiments]
-    given = {override.key_or_group for override in others}
+    remaining = [override for override in parsed if override not in experiments]
+    given = {override.key_or_group for override in remaining}
     names = [text.split("=", 1)[1] for text in overrides.values(experiments[0])]
     united = list(dict.fromkeys(member for name in names for member in choices.united(name)))
     if len(united) > 1 and not line.multirun:
@@ -147,7 +147,7 @@ def _parts(line: CommandLine) -> list[Overrides]:
         preset = overrides.parse([word for word in words if key_of(word) not in given])
         if not line.multirun:
             _check_not_swept(line, [override.key_or_group for override in preset if override.is_sweep_override()])
-        parts.append([*preset, *others])
+        parts.append([*preset, *remaining])
     return parts
 
 

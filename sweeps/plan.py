@@ -130,11 +130,11 @@ def _costs(
 
     try:
         timeout = seconds or estimates.TIMEOUT_SECONDS
-        found = estimates.of_request(request, missing, topology, timeout, printing.say, absent)
+        costs = estimates.of_request(request, missing, topology, timeout, printing.say, absent)
     except Unanswered as error:
         printing.say(f"costs are unknown: {error}")
         return {}
-    return {cost.study.name: cost for cost in found}
+    return {cost.study.name: cost for cost in costs}
 
 
 # Columns of the data table after those of the plan. Columns named "predicted" are not measurements. FLOPs and bytes are
@@ -215,7 +215,7 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         None if cost.is_attached and cost.fits else cost.fits,
         _excess(cost),
         verdict_text,
-        json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
+        json.dumps([exchange._asdict() for exchange in verdict.exchanges]) if verdict else None,
         cost.device.kind or None,
         cost.is_attached,
         cost.devices,
@@ -283,10 +283,10 @@ def _show_text(
         rows = [(*row, *_texts(costs.get(study.name), asked)) for row, study in zip(rows, studies, strict=True)]
     _show_table(header, rows)
     by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
-    for kind, own in by_kind.items():
-        for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
+    for kind, members in by_kind.items():
+        for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in members]):
             printing.answer(text)
-    notes = [note for kind, own in by_kind.items() if own for note in READERS[kind].notes(own)]
+    notes = [note for kind, members in by_kind.items() if members for note in READERS[kind].notes(members)]
     trials = sum(missing.values())
     steps = sum(missing[study.name] * study.budget_steps for study in studies)
     to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
@@ -301,7 +301,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     if printing.width(sys.stdout) is not None and all(names):
         header = ["workload", *header]
         rows = [(*name.groups(), *row[1:]) for name, row in zip(names, rows, strict=True) if name]
-    least = (
+    optional = (
         "trial-steps at most",
         "budget steps",
         "FLOPs a step of a device",
@@ -309,7 +309,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         "trials",
         "memory of a device",
     )
-    printing.answer(printing.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=least))
+    printing.answer(printing.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=optional))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
@@ -344,22 +344,22 @@ def _summary(costs: Sequence["StudyCost"], seconds: float | None, price: float |
     from sweeps.costs.estimates import ENDED, TIMEOUT_SECONDS, span
 
     lines, prices = [], []
-    known = [cost for cost in costs if cost.device_seconds is not None]
-    hours = [cost.hours for cost in known if cost.hours is not None and not cost.is_attached]
+    priced = [cost for cost in costs if cost.device_seconds is not None]
+    hours = [cost.hours for cost in priced if cost.hours is not None and not cost.is_attached]
     if hours:
-        whole = span(functools.reduce(Seconds.plus, hours))
-        prices.append(f"predicted: {whole} hours if these devices run one study after another")
-    if known:
-        total = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in known)))
+        total_hours = span(functools.reduce(Seconds.plus, hours))
+        prices.append(f"predicted: {total_hours} hours if these devices run one study after another")
+    if priced:
+        total = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in priced)))
         lengths = "an upper bound, assuming that trials use their whole budgets"
-        if any(cost.from_store for cost in known):
+        if any(cost.from_store for cost in priced):
             lengths = "from the lengths of the store's trials"
-            if not all(cost.from_store for cost in known):
+            if not all(cost.from_store for cost in priced):
                 lengths += ", or budgets"
-        lines.append(f"predicted: {span(total, 3600)} device-hours of {_devices_text(known)} ({lengths})")
+        lines.append(f"predicted: {span(total, 3600)} device-hours of {_devices_text(priced)} ({lengths})")
         if price is not None:
             prices.append(f"predicted: {span(total, 3600 / price)} dollars, at {price:g} per device-hour")
-        lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
+        lines += [f"predicted from {source}" for source in dict.fromkeys(cost.by for cost in priced if cost.missing)]
     for why, count in collections.Counter(cost.by for cost in costs if cost.device_seconds is None).items():
         after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
         lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
@@ -381,13 +381,13 @@ def _idle(costs: Sequence["StudyCost"]) -> list[str]:
         return []
     from harness.kinds import RUNNERS
 
-    most = max(idle, key=lambda cost: cost.idle)
-    line = f"{most.idle:,} of {most.devices:,} devices are unused in {most.study.name}"
+    largest = max(idle, key=lambda cost: cost.idle)
+    line = f"{largest.idle:,} of {largest.devices:,} devices are unused in {largest.study.name}"
     if len(idle) > 1:
         line += f", and some in {number_of(len(idle) - 1, 'other study')}"
-    if not RUNNERS[most.study.kind].lanes:
-        return [f"{line}. It uses {number_of(most.shards, 'core')}."]
-    instead = f"Use lanes=1 shards={most.devices} to divide each batch over all devices."
+    if not RUNNERS[largest.study.kind].lanes:
+        return [f"{line}. It uses {number_of(largest.shards, 'core')}."]
+    instead = f"Use lanes=1 shards={largest.devices} to divide each batch over all devices."
     return [f"{line}, because there are fewer trials than groups of devices. {instead}"]
 
 
@@ -402,14 +402,14 @@ def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
             why = verdict.why.rstrip(".") or _verdict_text(cost)
             if excess is not None and verdict.needed_bytes and verdict.device_bytes:
                 needed = _size(verdict.needed_bytes)
-                there = _size(verdict.device_bytes)
-                why += f". With its arguments it needs {needed}, and a device has {there}"
+                memory = _size(verdict.device_bytes)
+                why += f". With its arguments it needs {needed}, and a device has {memory}"
             lines.append(f"{cost.study.name} does not fit ({verdict.how}): {why}")
         elif cost.fits is False and counts is not None and cost.machine_bytes:
-            there = _size(cost.machine_bytes)
+            memory = _size(cost.machine_bytes)
             lines.append(
-                f"{cost.study.name} holds about {_size(counts.least_bytes)}, {_too_large_text(cost)}: {there} for each "
-                "device"
+                f"{cost.study.name} holds about {_size(counts.least_bytes)}, {_too_large_text(cost)}: {memory} for "
+                "each device"
             )
     parted = [
         cost

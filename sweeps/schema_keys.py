@@ -44,20 +44,20 @@ def dotted(shape: Any = None, prefix: str = "") -> tuple[str, ...]:
 def shapes(shape: Any) -> dict[str, type]:
     """Returns a dataclass and all dataclasses nested in it, by name."""
     hints = [part for hint in fields(shape).values() for part in (hint, *typing.get_args(hint))]
-    found = {shape.__name__: shape}
+    by_name = {shape.__name__: shape}
     for nested in filter(dataclasses.is_dataclass, hints):
-        found |= shapes(nested)
-    return found
+        by_name |= shapes(nested)
+    return by_name
 
 
 def check(config: DictConfig, shape: type, prefix: str = "") -> None:
     """Raises BadInput for a key that is not in the schema. OmegaConf itself would accept any key with a plus sign."""
-    known = fields(shape)
+    hints = fields(shape)
     for key in map(str, config):
-        if key not in known:
+        if key not in hints:
             raise unknown(f"{prefix}{key}")
-        if dataclasses.is_dataclass(known[key]) and config[key] is not None:
-            check(config[key], known[key], f"{prefix}{key}.")
+        if dataclasses.is_dataclass(hints[key]) and config[key] is not None:
+            check(config[key], hints[key], f"{prefix}{key}.")
 
 
 def unknown(key: str, hint: str = "") -> BadInput:
@@ -67,9 +67,9 @@ def unknown(key: str, hint: str = "") -> BadInput:
 
 def misplaced(key: str, task: str, kind: str, config: DictConfig) -> BadInput:
     """Returns the error for a key that studies of a task do not have."""
-    for other, reader in READERS.items():
-        if kind_configs.takes(other, key):
-            tasks = [f"task={name}" for name in choices.tasks(other)]
+    for kind_of_key, reader in READERS.items():
+        if kind_configs.takes(kind_of_key, key):
+            tasks = [f"task={name}" for name in choices.tasks(kind_of_key)]
             examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
             where = f"task={task}, a {READERS[kind].noun}"
             return BadInput(f"{key} does not apply to {where}. It is for a {reader.noun}: {examples}")

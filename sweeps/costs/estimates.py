@@ -132,10 +132,10 @@ class StudyCost(NamedTuple):
         return self.counts.least_bytes <= self.machine_bytes
 
 
-def span(of: Seconds, unit: float = 1.0) -> str:
+def span(seconds: Seconds, unit: float = 1.0) -> str:
     """Formats the range of predicted seconds in units of ``unit`` seconds."""
-    ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
-    return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
+    ends = (float(f"{end / unit:.2g}") for end in (seconds.low, seconds.high))
+    return " – ".join(f"{end:,.0f}" if end >= 100 else f"{end:.2g}" for end in ends)
 
 
 def here() -> Device:
@@ -177,8 +177,8 @@ def of_request(
     if absent is not None:
         fixed = Device(absent.row, absent.backend)
     steps = Lengths(stored)
-    known = StoreRatios(stored, say)
-    found = []
+    ratios = StoreRatios(stored, say)
+    costs = []
     compiling = set()  # keys of programs counted so far
     for study in request.studies:
         verdict = verdicts.get(study.name)
@@ -194,15 +194,15 @@ def of_request(
             verdict,
             asked=topology,
             device=device,
-            known=known,
+            known=ratios,
             lengths=steps.of(study),
             compiles=programs not in compiling,
             lanes=lanes_of(request.settings, device, trials, streamed=streamed),
             absent=absent,
         )
-        found.append(cost._replace(by=why.get(study.name, cost.by)))
+        costs.append(cost._replace(by=why.get(study.name, cost.by)))
         compiling.add(programs)
-    return found
+    return costs
 
 
 def _counted(
@@ -238,15 +238,15 @@ def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda lin
     if examples <= FEW_EXAMPLES:
         return None
     try:
-        found = of_request(request, missing, say=say)
+        costs = of_request(request, missing, say=say)
     except (BadInput, questions.Unanswered) as error:  # a failed prediction must not prevent a run
         say(f"the cost of this sweep is unknown: {error}")
         return None
-    known = [each.device_seconds for each in found if each.device_seconds is not None]
-    if unknown := [each for each in found if each.device_seconds is None and each.missing and _is_counted(each.study)]:
-        which = "this sweep" if len(unknown) == len(found) else number_of(len(unknown), "study")
+    seconds = [cost.device_seconds for cost in costs if cost.device_seconds is not None]
+    if unknown := [cost for cost in costs if cost.device_seconds is None and cost.missing and _is_counted(cost.study)]:
+        which = "this sweep" if len(unknown) == len(costs) else number_of(len(unknown), "study")
         say(f"the cost of {which} is unknown: {unknown[0].by}")
-    return functools.reduce(Seconds.plus, known) if known else None
+    return functools.reduce(Seconds.plus, seconds) if seconds else None
 
 
 def _is_counted(study: Plan) -> bool:
@@ -284,26 +284,30 @@ def _ask(
         shared.setdefault(key, Question(study.plan(), study.trials, source, settings, topology))
     answers = questions.ask(list(shared.values()), timeout_seconds, say, refuses=topology is not None)
     by_key = dict(zip(shared, answers, strict=True))
-    found = {name: by_key[key] for name, key in keys.items()}
-    return {name: answer for name, answer in found.items() if answer is not None}
+    by_name = {name: by_key[key] for name, key in keys.items()}
+    return {name: answer for name, answer in by_name.items() if answer is not None}
 
 
 def _on_absent(
     request: Request, counted: Studies, given: dict[str, Answer], absent: AbsentDevices, say: Say
 ) -> dict[str, Answer]:
     """Returns answers for batches that are split across the fewest devices that could have enough memory."""
-    found = dict(given)
+    answers_by_name = dict(given)
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:
-        counts = {s.name: questions.counts_of(found[s.name]) for s in left if questions.REFUSED not in found[s.name]}
+        counts = {
+            s.name: questions.counts_of(answers_by_name[s.name])
+            for s in left
+            if questions.REFUSED not in answers_by_name[s.name]
+        }
         examples = {study.name: RUNNERS[study.kind].examples(study) for study in left}
-        wanted = {name: absent_devices.shards_of(absent, examples[name], each) for name, each in counts.items()}
-        more = {name: shards for name, shards in wanted.items() if shards is not None}
-        left = [study for study in left if study.name in more]
-        answers = _ask(request, left, {}, say, shards=more)
+        wanted = {name: absent_devices.shards_of(absent, examples[name], count) for name, count in counts.items()}
+        divided = {name: shards for name, shards in wanted.items() if shards is not None}
+        left = [study for study in left if study.name in divided]
+        answers = _ask(request, left, {}, say, shards=divided)
         left = [study for study in left if questions.REFUSED not in answers[study.name]]
-        found |= {study.name: answers[study.name] for study in left}
-    return found
+        answers_by_name |= {study.name: answers[study.name] for study in left}
+    return answers_by_name
 
 
 def _cost(
@@ -355,13 +359,15 @@ def _cost(
     if missing:
         total = step.times(cost.steps).plus(evaluation).times(trials * cost.devices)
     if missing and compiles:
-        each = ratios.compiling
-        seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
-        total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(cost.devices))
-    by = rates.source
+        compiling = ratios.compiling
+        seconds = predictions.compiling_seconds(counts.equations, rates) * (compiling.scale if compiling else 1.0)
+        total = total.plus(
+            predictions.around(seconds, compiling.factor if compiling else rates.factor).times(cost.devices)
+        )
+    source = rates.source
     if absent is not None and counts.devices > 1 and counts.exchanges is None:
-        by += ", without communication between devices, which is only predicted with a compiler"
-    return cost._replace(step=step, alone=alone, device_seconds=total, by=by)
+        source += ", without communication between devices, which is only predicted with a compiler"
+    return cost._replace(step=step, alone=alone, device_seconds=total, by=source)
 
 
 def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
@@ -385,12 +391,12 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     """
     assert verdict.flops is not None
     work = counts.step.times(verdict.lanes)._replace(flops=verdict.flops, operations=counts.step.operations)
-    found = predictions.seconds(work, rates, links=verdict.exchange_seconds or 0.0).times(1 / verdict.lanes)
+    seconds = predictions.seconds(work, rates, links=verdict.exchange_seconds or 0.0).times(1 / verdict.lanes)
     row = hardware_of(verdict.device_kind)
     if verdict.cycles is not None and row in CLOCKS:
         scheduled = verdict.cycles / CLOCKS[row] / verdict.lanes
-        found = Seconds(found.middle, min(found.low, scheduled), max(found.high, scheduled))
-    return found
+        seconds = Seconds(seconds.middle, min(seconds.low, scheduled), max(seconds.high, scheduled))
+    return seconds
 
 
 def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, float]:
@@ -400,8 +406,8 @@ def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, f
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.exchanges:
         return 0.0, 0.0
-    first, *others = counts.exchanges
-    if probed and not others:
+    first, *between_nodes = counts.exchanges
+    if probed and not between_nodes:
         seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, first.bytes)
         if seconds is not None:
             return seconds, 0.0

@@ -46,7 +46,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for key, step in rows.items():
-        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, PREDICTED)])
+        writer.writerow(["" if cell is None else cell for cell in (*key, step.middle, step.low, step.high, PREDICTED)])
     file = durable.local(name)
     _check(file, name)
     durable.replace(file, text.getvalue().encode())

@@ -130,13 +130,13 @@ class Worker:
         self.reported_silence = 0.0
         return report
 
-    def silent(self, most: float | None, *, accelerated: bool) -> float:
+    def silent(self, limit: float | None, *, accelerated: bool) -> float:
         """Returns the seconds since the last sign of life. Kills the worker if they exceed ``most``.
 
         On accelerators, a process may use CPU time while its device hangs, so only reports count during training.
         """
         seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
-        if most is not None and seconds >= most and not self.ended_silent:
+        if limit is not None and seconds >= limit and not self.ended_silent:
             self.ended_silent = True
             self.process.kill()
         return seconds
@@ -147,7 +147,7 @@ class Worker:
             self.orders.close()
 
 
-def slots(workers: int | None, own: int = 1) -> list[Slot]:
+def slots(workers: int | None, per_worker: int = 1) -> list[Slot]:
     """Returns the logical processors and the environment of each worker.
 
     On accelerators, a worker owns the devices that one batch is split across, and additional workers share devices
@@ -166,21 +166,23 @@ def slots(workers: int | None, own: int = 1) -> list[Slot]:
         cores = processors.physical_cores()
         if attempts.VARIABLE in os.environ:  # other attempts may share the machine
             cores = processors.unclaimed_cores(workers or 1) or cores
-        emulated = {"JAX_NUM_CPU_DEVICES": str(own)} if own > 1 else {}
+        emulated = {"JAX_NUM_CPU_DEVICES": str(per_worker)} if per_worker > 1 else {}
         return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
-    if own > devices or (kind == "tpu" and own not in (1, devices)):
-        there = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
-        here = number_of(devices, kind.upper())
-        raise BadInput(f"each trial is divided over {own} devices, but this machine has {here}. Use {there}.")
-    groups = len(processors.devices_of_chips()) if kind == "tpu" and own == 1 else devices // own
+    if per_worker > devices or (kind == "tpu" and per_worker not in (1, devices)):
+        possible = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
+        available = number_of(devices, kind.upper())
+        raise BadInput(
+            f"each trial is divided over {per_worker} devices, but this machine has {available}. Use {possible}."
+        )
+    groups = len(processors.devices_of_chips()) if kind == "tpu" and per_worker == 1 else devices // per_worker
     count = workers or groups
     share = f"{0.9 / -(-count // groups):.3f}"
 
     def environment(i: int) -> dict[str, str]:
-        ids = range(i % groups * own, (i % groups + 1) * own)
+        ids = range(i % groups * per_worker, (i % groups + 1) * per_worker)
         if kind == "gpu":
             return {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, ids)), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}
-        if own > 1:
+        if per_worker > 1:
             return {}
         bounds = dict.fromkeys(("TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_PROCESS_BOUNDS"), "1,1,1")
         return {"TPU_VISIBLE_CHIPS": str(ids[0])} | bounds
@@ -242,8 +244,8 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     exclusive = [study for study in launch.studies if KINDS[study.kind].alone]
     for _, group in itertools.groupby(exclusive, key=lambda study: RUNNERS[study.kind].process(study)):
         if launch.limits.reached is None:
-            own = list(group)
-            outcomes += _Pool(asked, launch, own, [slot_alone(own[0].devices)]).run()
+            studies = list(group)
+            outcomes += _Pool(asked, launch, studies, [slot_alone(studies[0].devices)]).run()
     return outcomes
 
 
@@ -265,14 +267,16 @@ class _Pool:
     def run(self) -> list[StudyOutcome]:
         """Runs all studies, and returns their outcomes in the order in which the studies ended."""
         try:
-            while self._queue or any(one.study is not None for one in self._workers):
+            while self._queue or any(member.study is not None for member in self._workers):
                 self._give_orders()
-                busy: dict[Any, Worker] = {one.orders: one for one in self._workers if one.study is not None}
+                busy: dict[Any, Worker] = {
+                    member.orders: member for member in self._workers if member.study is not None
+                }
                 heard = multiprocessing.connection.wait(list(busy), WAIT_SECONDS)
                 if not heard:
                     self._launch.on_wait()
-                for orders, one in busy.items():
-                    self._watch(one, is_heard=orders in heard)
+                for orders, member in busy.items():
+                    self._watch(member, is_heard=orders in heard)
                 if self._launch.limits.reached is not None:
                     self._queue.clear()
                 for orders in heard:
@@ -289,50 +293,50 @@ class _Pool:
     def _give_orders(self) -> None:
         for idle in self._workers:
             if idle.study is None and self._queue:
-                in_use = {_programs(one.study) for one in self._workers if one.study is not None}
+                in_use = {_programs(member.study) for member in self._workers if member.study is not None}
                 study = _next(self._queue, in_use)
                 store = str(self._launch.store)
                 source = self._launch.sources.get(study.name)
                 idle.take(study, worker.order(store, study, self._launch.settings, source))
                 self._launch.report(StudyUpdate(study, RunProgress()))
 
-    def _watch(self, one: Worker, *, is_heard: bool) -> None:
+    def _watch(self, busy: Worker, *, is_heard: bool) -> None:
         """Ends studies that have reached a limit, and reports silent workers."""
-        assert one.study is not None
-        if self._launch.limits.is_over(one.study.name):
-            one.hurry()
+        assert busy.study is not None
+        if self._launch.limits.is_over(busy.study.name):
+            busy.hurry()
         if is_heard:
             return
-        seconds = one.silent(self._silence_seconds, accelerated=self._accelerated)
-        if seconds != one.reported_silence:
-            one.reported_silence = seconds
-            self._launch.report(StudyUpdate(one.study, one.progress, silent=seconds))
+        seconds = busy.silent(self._silence_seconds, accelerated=self._accelerated)
+        if seconds != busy.reported_silence:
+            busy.reported_silence = seconds
+            self._launch.report(StudyUpdate(busy.study, busy.progress, silent=seconds))
 
-    def _hear(self, one: Worker) -> None:
+    def _hear(self, busy: Worker) -> None:
         """Handles the next report of a worker, or the death of the worker."""
-        report = one.hear()
-        study = one.study
+        report = busy.hear()
+        study = busy.study
         assert study is not None
         if report is None:
-            self._bury(one, study)
+            self._bury(busy, study)
             return
-        one.heard = True
+        busy.heard = True
         if report.kind == "progress":
-            one.progress = report.value
-            one.advanced |= report.value.steps > 0
-            self._advanced |= one.advanced
+            busy.progress = report.value
+            busy.advanced |= report.value.steps > 0
+            self._advanced |= busy.advanced
             self._launch.report(StudyUpdate(study, report.value))
             return
-        one.study = None
+        busy.study = None
         if report.kind == "done":
             self._advanced = True
-            one.ended(exit_codes.DONE, "done")
+            busy.ended(exit_codes.DONE, "done")
             self._end(study, StudyOutcome(report.value))
         elif report.kind == "taken":
-            one.ended(exit_codes.PREEMPTED, report.value.cause)  # not an error of the study
+            busy.ended(exit_codes.PREEMPTED, report.value.cause)  # not an error of the study
             self._end(study, StudyOutcome(RunSummary(study.name), *report.value))
         else:
-            one.ended(exit_codes.FAILED, report.value.cause)
+            busy.ended(exit_codes.FAILED, report.value.cause)
             self._end(study, record_failed(self._launch.store, study, "failed", report.value))
 
     def _end(self, study: Plan, outcome: StudyOutcome) -> None:
@@ -357,8 +361,8 @@ class _Pool:
         is_preempted = code == exit_codes.PREEMPTED
         if not is_preempted:
             RUNNERS[study.kind].after_death(study)
-        most = self._launch.limits.study.max_failures
-        allowed = not failed_too_often(self._launch.store / study.name, most)
+        limit = self._launch.limits.study.max_failures
+        allowed = not failed_too_often(self._launch.store / study.name, limit)
         # A worker reports a study's errors before it ends, so any other code means that the process was lost.
         counted = code if is_preempted else exit_codes.PEER_LOST
         if policy.again(counted, advanced=dead.advanced, out_of_memory=no_memory) and allowed:
@@ -373,19 +377,19 @@ class _Pool:
             times = policy.preempted if is_preempted else policy.lost
             why = f"its process died {number_of(times, 'time')}, last {end}"
             if not allowed:
-                why += f" (limits.study.max_failures={most})"
+                why += f" (limits.study.max_failures={limit})"
             self._end(study, record_failed(self._launch.store, study, "lost", Failure(why)))
 
 
 def out_of_memory_kills() -> int:
     """Returns how often the system has killed processes for lack of memory, on this machine and in its cgroup."""
     files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-    found = 0
+    kills = 0
     for file in files:
         with contextlib.suppress(OSError):
             words = Path(file).read_text().split()
-            found += sum(int(n) for name, n in itertools.pairwise(words) if name == "oom_kill" and n.isdecimal())
-    return found
+            kills += sum(int(n) for name, n in itertools.pairwise(words) if name == "oom_kill" and n.isdecimal())
+    return kills
 
 
 def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
@@ -407,19 +411,21 @@ def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
 
 def end_all(workers: Sequence[Worker]) -> list[int]:
     """Ends processes after they have reported finished trials and saved running trials. Returns their exit codes."""
-    for one in workers:
-        one.process.terminate()  # before the pipe closes, because a worker whose reports fail also stops
-        one.orders.close()
+    for worker_process in workers:
+        worker_process.process.terminate()  # before the pipe closes, because a worker whose reports fail also stops
+        worker_process.orders.close()
     deadline = time.monotonic() + END_SECONDS
-    for one in workers:
+    for worker_process in workers:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            one.process.wait(max(0.0, deadline - time.monotonic()))
-        one.process.kill()
-        one.bury()
-        if one.study is not None:
-            one.ended(one.process.returncode, exit_description(one.process.returncode, no_memory=False))
-            one.study = None
-    return [one.process.returncode for one in workers]
+            worker_process.process.wait(max(0.0, deadline - time.monotonic()))
+        worker_process.process.kill()
+        worker_process.bury()
+        if worker_process.study is not None:
+            worker_process.ended(
+                worker_process.process.returncode, exit_description(worker_process.process.returncode, no_memory=False)
+            )
+            worker_process.study = None
+    return [worker_process.process.returncode for worker_process in workers]
 
 
 def _programs(study: Plan) -> Hashable:
@@ -440,17 +446,17 @@ def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
     The new process runs a separate program instead of the main script of this process, which may be a notebook. Its
     standard input closes when this process ends for any reason.
     """
-    ours, theirs = multiprocessing.Pipe()
-    with theirs:
-        about = json.dumps([theirs.fileno(), cpus, sys.path])
-        warned = [f"-W{each}" for each in sys.warnoptions]
+    parent_end, child_end = multiprocessing.Pipe()
+    with child_end:
+        about = json.dumps([child_end.fileno(), cpus, sys.path])
+        warned = [f"-W{option}" for option in sys.warnoptions]
         process = subprocess.Popen(
             [sys.executable, "-P", *warned, "-c", PROGRAM, about],
             stdin=subprocess.PIPE,
             env=os.environ | environment,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[child_end.fileno()],
         )
-    return Worker(slot, process, ours)
+    return Worker(slot, process, parent_end)
 
 
 def gpu_name(device: int) -> str:

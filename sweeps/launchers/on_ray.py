@@ -184,7 +184,7 @@ class Slices:
             return False
         version, _, topology = str(self._asked).partition(":")
         try:
-            own = slice_placement_group(
+            group = slice_placement_group(
                 topology, NAMES.get(version, version), head_reservation_timeout_s=RESERVE_SECONDS
             )
         except TimeoutError:
@@ -197,7 +197,7 @@ class Slices:
             raise BadInput(
                 f"launcher.tpu_slice={self._asked}: Ray cannot reserve it ({first_line(error)[:200]})"
             ) from None
-        self.coming[own.placement_group.ready()] = study, own
+        self.coming[group.placement_group.ready()] = study, group
         return True
 
     def retry(self) -> None:
@@ -304,7 +304,7 @@ def _ended(ray: Any, task: Task) -> Ending:
         several = list(task.references)
         for frozen in ray.wait(several, num_returns=len(several), timeout=attempt.KILL_SECONDS)[1]:
             ray.cancel(frozen, force=True)
-        ends = [_ended_on_host(ray, task.study, each) for each in task.references]
+        ends = [_ended_on_host(ray, task.study, process) for process in task.references]
     finally:
         if task.slice is not None:
             task.slice.shutdown()
@@ -324,12 +324,12 @@ def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
     if not running:
         return False
     say(f"stopping {number_of(len(running), 'Ray task')}. Running trials are saved first.")
-    for one in running.values():
-        _wish(wishes, one.study, Wish.STOP)
+    for task in running.values():
+        _wish(wishes, task.study, Wish.STOP)
     done, left = ray.wait(list(running), num_returns=len(running), timeout=attempt.KILL_SECONDS)
     for reference in left:
-        for each in running[reference].references:
-            ray.cancel(each, force=True)
+        for process in running[reference].references:
+            ray.cancel(process, force=True)
         if running[reference].slice is not None:
             running[reference].slice.shutdown()
     return any(_ended(ray, running[reference]).code == exit_codes.PREEMPTED for reference in done)
@@ -369,7 +369,7 @@ def _cluster(asked: Config) -> Iterator[tuple[Any, Callback]]:
     import ray
 
     _check_reachable(asked["address"])
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     started_here = {"include_dashboard": False} if asked["address"] is None else {}
     try:
         ray.init(
