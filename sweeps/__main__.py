@@ -175,11 +175,12 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
     if limit is None:
         return
     from sweeps.costs import estimates
+    from sweeps.costs.study_cost import span
 
     predicted = estimates.of_sweep(request, missing, say)
     if predicted is not None and predicted.middle > 3600 * limit:
         raise BadInput(
-            f"this sweep is predicted to take {estimates.span(predicted, 3600)} device-hours, above "
+            f"this sweep is predicted to take {span(predicted, 3600)} device-hours, above "
             f"ask_above_device_hours={limit:g}. Add yes=true to run it, or pass the same arguments to "
             f"`python -m sweeps.plan` for the cost of each study."
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from results import durable
 from results.bad_input import BadInput
-from sweeps.costs.estimates import StudyCost
+from sweeps.costs.study_cost import StudyCost
 
 COLUMNS = (
     "dataset",

@@ -28,8 +28,8 @@ from results import exit_codes, store as stores
 from results.printing import say
 from results.storage import attempts, heartbeat
 from sweeps import limits
-from sweeps.launchers import local
 from sweeps.launchers.launcher import RetryPolicy, record_failed, worst_code
+from sweeps.launchers.process_end import exit_description
 from sweeps.launchers.worker import Failure
 
 LOOK_SECONDS = 0.5
@@ -186,7 +186,7 @@ def description(log: Path, code: int) -> str:
     errors = re.findall(
         r"^(?:[\d:]{8} )?\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE
     )
-    return f"with exit code {code}: {''.join(errors[-1])}" if errors and code >= 0 else local.exit_description(code)
+    return f"with exit code {code}: {''.join(errors[-1])}" if errors and code >= 0 else exit_description(code)
 
 
 def end_with_parent() -> None:
@@ -263,14 +263,14 @@ def main(argv: Sequence[str]) -> int:
     if end.code == exit_codes.DONE:
         return 0
     if retries and fate != Fate.CANCELLED:
-        say(f"the attempt ended {local.exit_description(end.code)}. The job is queued again.")
+        say(f"the attempt ended {exit_description(end.code)}. The job is queued again.")
         attempts.begin(folder, "slurm", job, waits=True)
         if fate != Fate.REQUEUED:
             _requeue(job)
         return exit_codes.PREEMPTED
     is_saved = end.code in (exit_codes.PREEMPTED, exit_codes.NO_PROGRESS)
     if not (is_error or is_saved or signal.SIGUSR1 in received or fate == Fate.CANCELLED):
-        record_lost(asked.store, asked.study, f"its process died {local.exit_description(end.code)}")
+        record_lost(asked.store, asked.study, f"its process died {exit_description(end.code)}")
     return end.code if end.code >= 0 else 128 - end.code
 
 

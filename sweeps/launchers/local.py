@@ -4,29 +4,20 @@ Studies of an exclusive kind run after all others, one at a time. Each runs in a
 plan requests. This module does not initialize JAX.
 """
 
-import contextlib
-import dataclasses
 import itertools
-import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Hashable, Sequence
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from harness.kinds import RUNNERS
 from harness.processes import processors
-from harness.processes.processors import Cpus
-from harness.run import TRAINING, RunProgress, Settings
+from harness.run import RunProgress, Settings
 from harness.step.batch_partition import of_settings
-from results import cli, durable, exit_codes, printing
-from results.bad_input import BadInput, number_of
+from results import cli, exit_codes
+from results.bad_input import number_of
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
@@ -42,179 +33,13 @@ from sweeps.launchers.launcher import (
     failed_too_often,
     record_failed,
 )
-from sweeps.launchers.silence import Silence
+from sweeps.launchers.process_end import exit_description, out_of_memory_kills
+from sweeps.launchers.slots import Slot, occupied, slot_alone, slots
 from sweeps.launchers.worker import Failure
+from sweeps.launchers.worker_process import Worker, end_all, start
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
-from workloads import data_stream
-
-Slot = tuple[Cpus, dict[str, str]]  # logical processors and environment of a process
 
 WAIT_SECONDS = 1.0  # maximum time between checks of the sweep
-END_SECONDS = 30.0  # time that a worker has to save before it is killed (on an idle machine, two suffice)
-# The program of a worker, which uses its parent's module search path.
-PROGRAM = """
-import json, sys
-descriptor, cpus, sys.path[:] = json.loads(sys.argv[1])
-from sweeps.configured_study import Config
-from sweeps.launchers import worker
-worker.main(descriptor, cpus)
-"""
-
-
-@dataclasses.dataclass
-class Worker:
-    """A worker process, as seen by its parent.
-
-    Attributes:
-      slot: index of the worker's slot in the pool.
-      process: process of the worker.
-      orders: connection for orders and reports.
-      study: study that the worker runs, or None while it is idle.
-      log: log of the attempt, or None if the output is not redirected.
-      heard: whether the worker has started the study.
-      advanced: whether the worker has taken a step.
-      hurried: whether the worker has been asked to end the study.
-      progress: last reported progress.
-      silence: timer that measures the worker's silence.
-      reported_silence: length of the silence in seconds, as last reported.
-      ended_silent: whether the worker was killed because it was silent.
-    """
-
-    slot: int
-    process: subprocess.Popen[bytes]
-    orders: Connection
-    study: Plan | None = None
-    log: Path | None = None
-    heard: bool = False
-    advanced: bool = False
-    hurried: bool = False
-    progress: RunProgress = dataclasses.field(default_factory=RunProgress)
-    silence: Silence = dataclasses.field(init=False)
-    reported_silence: float = 0.0
-    ended_silent: bool = False
-
-    def __post_init__(self) -> None:
-        self.silence = Silence(self.process.pid)
-
-    def take(self, study: Plan, order: worker.Order) -> None:
-        """Assigns a study to the worker and starts an attempt."""
-        folder = durable.location(order.store) / study.name
-        is_own = attempts.VARIABLE not in os.environ and (not durable.system(folder).is_local or folder.is_dir())
-        self.log = attempts.begin(folder, "local") if is_own else None
-        self.study, self.heard, self.advanced, self.hurried = study, False, False, False
-        self.progress = RunProgress()
-        self.silence.restart()
-        with contextlib.suppress(OSError):  # if the worker has died, `hear` reports it
-            self.orders.send(order._replace(log=None if self.log is None else str(self.log)))
-
-    def ended(self, code: int, cause: str) -> None:
-        """Records the end of the attempt in the log. If the attempt was successful, prints its output."""
-        if self.log is not None:
-            for line in attempts.printed(self.log).rstrip().splitlines() if code == exit_codes.DONE else ():
-                printing.say(line)
-            attempts.end(self.log, code, cause)
-
-    def hurry(self) -> None:
-        """Asks the worker to save and end its study, because the time is up."""
-        if self.heard and not self.hurried:
-            self.hurried = True
-            self.process.send_signal(signal.SIGUSR1)
-
-    def hear(self) -> worker.WorkerReport | None:
-        """Returns the next report, or None if the worker has died."""
-        try:
-            report = self.orders.recv()
-        except (EOFError, OSError):
-            return None
-        self.silence.restart()
-        self.reported_silence = 0.0
-        return report
-
-    def silent(self, limit: float | None, *, accelerated: bool) -> float:
-        """Returns the seconds since the last sign of life. Kills the worker if they exceed ``most``.
-
-        On accelerators, a process may use CPU time while its device hangs, so only reports count during training.
-        """
-        seconds = self.silence.look(by_computing=not (accelerated and self.progress.doing == TRAINING))
-        if limit is not None and seconds >= limit and not self.ended_silent:
-            self.ended_silent = True
-            self.process.kill()
-        return seconds
-
-    def bury(self) -> None:
-        """Waits for the process to end and closes its pipes."""
-        with self.process:  # closes standard input and waits
-            self.orders.close()
-
-
-def slots(workers: int | None, per_worker: int = 1) -> list[Slot]:
-    """Returns the logical processors and the environment of each worker.
-
-    On accelerators, a worker owns the devices that one batch is split across, and additional workers share devices
-    evenly. On a CPU, a worker has one physical core, which emulates several devices if necessary, and additional
-    workers share cores.
-
-    Args:
-      workers: number of workers. By default, all devices or cores are used.
-      own: number of devices that each trial is split across.
-
-    Raises:
-      BadInput: the machine has too few devices.
-    """
-    kind, devices = processors.accelerators()
-    if not devices:
-        cores = processors.physical_cores()
-        if attempts.VARIABLE in os.environ:  # other attempts may share the machine
-            cores = processors.unclaimed_cores(workers or 1) or cores
-        emulated = {"JAX_NUM_CPU_DEVICES": str(per_worker)} if per_worker > 1 else {}
-        return [(cores[i % len(cores)], emulated) for i in range(workers or len(cores))]
-    if per_worker > devices or (kind == "tpu" and per_worker not in (1, devices)):
-        possible = f"1 or {devices}" if kind == "tpu" else f"at most {devices}"
-        available = number_of(devices, kind.upper())
-        raise BadInput(
-            f"each trial is divided over {per_worker} devices, but this machine has {available}. Use {possible}."
-        )
-    groups = len(processors.devices_of_chips()) if kind == "tpu" and per_worker == 1 else devices // per_worker
-    count = workers or groups
-    share = f"{0.9 / -(-count // groups):.3f}"
-
-    def environment(i: int) -> dict[str, str]:
-        ids = range(i % groups * per_worker, (i % groups + 1) * per_worker)
-        if kind == "gpu":
-            return {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, ids)), "XLA_PYTHON_CLIENT_MEM_FRACTION": share}
-        if per_worker > 1:
-            return {}
-        bounds = dict.fromkeys(("TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_PROCESS_BOUNDS"), "1,1,1")
-        return {"TPU_VISIBLE_CHIPS": str(ids[0])} | bounds
-
-    return [((), environment(i)) for i in range(count)]
-
-
-def occupied(slots: Sequence[Slot], studies: int) -> list[Slot]:
-    """Returns a slot for each study, as long as slots are left. Unbound workers get the number of workers."""
-    taken = slots[:studies]
-    return [
-        (cpus, environment if cpus else environment | {data_stream.SHARED_BY: str(len(taken))})
-        for cpus, environment in taken
-    ]
-
-
-def slot_alone(cores: int | None) -> Slot:
-    """Returns the logical processors and the environment of an exclusive process.
-
-    On a CPU, each core is a physical core and a JAX device, and other libraries use a single thread. If there are more
-    devices than physical cores, the devices share the cores. On accelerators, each core is a device.
-
-    Args:
-      cores: number of cores. With None, all cores are used, and the process is not bound.
-    """
-    if cores is None:
-        return (), {}
-    kind, devices = processors.accelerators()
-    if devices:
-        return (), {"CUDA_VISIBLE_DEVICES": ",".join(map(gpu_name, range(cores)))} if kind == "gpu" else {}
-    bound = tuple(sorted(cpu for core in processors.physical_cores()[:cores] for cpu in core))
-    return bound, {"JAX_NUM_CPU_DEVICES": str(cores), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
@@ -381,53 +206,6 @@ class _Pool:
             self._end(study, record_failed(self._launch.store, study, "lost", Failure(why)))
 
 
-def out_of_memory_kills() -> int:
-    """Returns how often the system has killed processes for lack of memory, on this machine and in its cgroup."""
-    files = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
-    kills = 0
-    for file in files:
-        with contextlib.suppress(OSError):
-            words = Path(file).read_text().split()
-            kills += sum(int(n) for name, n in itertools.pairwise(words) if name == "oom_kill" and n.isdecimal())
-    return kills
-
-
-def exit_description(exitcode: int, *, no_memory: bool | None = None) -> str:
-    """Describes the end of a process.
-
-    Args:
-      exitcode: exit code of the process (or minus the signal that ended it).
-      no_memory: whether the process was killed for lack of memory, or None if this is unknown.
-    """
-    if exitcode >= 0:
-        return f"with exit code {exitcode}"
-    why = ""
-    if no_memory:
-        why = ", out of memory"
-    elif -exitcode == signal.SIGKILL and no_memory is None:
-        why = ": by you, by the system, or for lack of memory"
-    return f"by signal {-exitcode} ({signal.strsignal(-exitcode)}){why}"
-
-
-def end_all(workers: Sequence[Worker]) -> list[int]:
-    """Ends processes after they have reported finished trials and saved running trials. Returns their exit codes."""
-    for worker_process in workers:
-        worker_process.process.terminate()  # before the pipe closes, because a worker whose reports fail also stops
-        worker_process.orders.close()
-    deadline = time.monotonic() + END_SECONDS
-    for worker_process in workers:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            worker_process.process.wait(max(0.0, deadline - time.monotonic()))
-        worker_process.process.kill()
-        worker_process.bury()
-        if worker_process.study is not None:
-            worker_process.ended(
-                worker_process.process.returncode, exit_description(worker_process.process.returncode, no_memory=False)
-            )
-            worker_process.study = None
-    return [worker_process.process.returncode for worker_process in workers]
-
-
 def _programs(study: Plan) -> Hashable:
     return RUNNERS[study.kind].programs(study)
 
@@ -438,28 +216,3 @@ def _next(queue: list[Plan], in_use: set) -> Plan:
         if _programs(queue[i]) not in in_use:
             return queue.pop(i)
     return queue.pop()
-
-
-def start(slot: int, cpus: Cpus, environment: dict[str, str]) -> Worker:
-    """Starts a process with an environment. Before importing JAX, the process binds itself to ``cpus``, if given.
-
-    The new process runs a separate program instead of the main script of this process, which may be a notebook. Its
-    standard input closes when this process ends for any reason.
-    """
-    parent_end, child_end = multiprocessing.Pipe()
-    with child_end:
-        about = json.dumps([child_end.fileno(), cpus, sys.path])
-        warned = [f"-W{option}" for option in sys.warnoptions]
-        process = subprocess.Popen(
-            [sys.executable, "-P", *warned, "-c", PROGRAM, about],
-            stdin=subprocess.PIPE,
-            env=os.environ | environment,
-            pass_fds=[child_end.fileno()],
-        )
-    return Worker(slot, process, parent_end)
-
-
-def gpu_name(device: int) -> str:
-    """Returns the name of one of the GPUs that this process may use."""
-    devices = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return devices.split(",")[device] if devices else str(device)

@@ -5,18 +5,15 @@ outlive this process. If the same sweep is started again, it finds its queued an
 remaining studies.
 """
 
-import collections
 import contextlib
 import re
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.run import Settings
 from results import durable
@@ -27,9 +24,7 @@ from results.grouping import grouped
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.printing import say
-from results.progress import SECONDS
 from results.storage import attempts
-from results.storage.folders import LAUNCHERS
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import (
@@ -46,11 +41,12 @@ from sweeps.launchers.launcher import (
     is_stored,
     wait,
 )
+from sweeps.launchers.slurm_queue import Queue, why
+from sweeps.launchers.slurm_script import FOLDER, Resources, batch_script
 from sweeps.run import StudyOutcome
 
 Jobs = dict[str, str]  # by study
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
-FOLDER = LAUNCHERS[0]  # folder in a store for the output of jobs that do not have logs yet
 LISTED = 500  # maximum number of arrays in a query
 _ASK_SECONDS = 60.0  # timeout of SLURM commands
 _JOB = re.compile(r"[0-9]{1,12}_[0-9]{1,9}")
@@ -65,14 +61,6 @@ _NEVER = re.compile(
 _LESS = "Request less, or another launcher.partition."
 _HELD = "JobHeldUser"  # held by the user, or by ``_submit`` until the logs exist
 _SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "open-mode", "chdir", "hold", "parsable"}
-
-
-class Resources(NamedTuple):
-    """The resources that a study needs. Studies that need the same resources share an array."""
-
-    cpus: int
-    gpus: int
-    exclusive: bool
 
 
 class Seen(NamedTuple):
@@ -138,7 +126,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
         say(f"{number_of(len(jobs), 'study')} queued. `python -m sweeps.status` shows them.")
         return outcomes
     studies = {study.name: RemoteStudy(launch, study) for study in launch.studies if study.name in jobs}
-    queue = _Queue()
+    queue = Queue()
     try:
         while jobs:
             seen = _seen(jobs.values())
@@ -148,9 +136,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
             never = {name for name, reason in waiting.items() if _NEVER.fullmatch(reason)}
             if len(never) == len(jobs) and not outcomes:
                 _withdraw(launch, jobs)
-                raise BadInput(
-                    f"SLURM can never run {number_of(len(jobs), 'study')}: {_why(waiting.values())}. {_LESS}"
-                )
+                raise BadInput(f"SLURM can never run {number_of(len(jobs), 'study')}: {why(waiting.values())}. {_LESS}")
             for name, job in list(jobs.items()) if seen is not None else ():
                 now = seen_jobs.get(name)
                 if now is None or now.state in _ENDED:
@@ -277,77 +263,6 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) ->
     return jobs
 
 
-def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studies) -> str:
-    """Returns the batch script of an array with one element per study."""
-    output = (launch.folder / FOLDER).absolute()
-    options = {
-        "job-name": "scaling-limits",
-        "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
-        "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
-        "open-mode": "append",
-        "requeue": None,
-        "signal": f"B:USR2@{asked['grace_seconds']}",
-        "chdir": Path.cwd(),
-        "cpus-per-task": need.cpus,
-        "nodes": asked["nodes"],
-        "ntasks-per-node": 1,
-    }
-    if need.gpus:
-        options["gpus-per-node"] = need.gpus
-    if need.exclusive:
-        options["exclusive"] = None
-    limits = {"mem": asked["mem"], "time": asked["minutes"], "partition": asked["partition"]}
-    options |= {key: value for key, value in limits.items() if value is not None} | asked["sbatch"]
-    lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
-    python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.folder.absolute())]
-    failures = launch.limits.study.max_failures
-    retries = asked["retries"] if failures is None else min(asked["retries"], failures - 1)
-    about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
-    if asked["silence_seconds"] is not None:
-        about.append(f"--silence-seconds={asked['silence_seconds']}")
-    elements = []
-    for study in studies:
-        port = f"--port={attempt.port_of(study.name)}"
-        elements.append(shlex.join([*python, study.name, *about, port, "--", *launch.words[study.name]]))
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *lines,
-            f"export PYTHONPATH={shlex.quote(str(attempt.ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
-            f"export SCALING_LIMITS_OUTPUT={shlex.quote(str(output))}"
-            "/${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}.out",
-            "elements=(",
-            *(f"  {shlex.quote(element)}" for element in elements),
-            ")",
-            'eval "exec ${elements[$SLURM_ARRAY_TASK_ID]}"',
-            "",
-        ]
-    )
-
-
-class _Queue:
-    """Reports the number of queued jobs and why they wait, at most every few seconds and only if there is a change."""
-
-    def __init__(self) -> None:
-        self._reported = ""
-        self._due = 0.0
-
-    def report(self, reasons: Sequence[str]) -> None:
-        """Prints a line if necessary, given SLURM's reason for each queued job."""
-        given = [reason for reason in reasons if reason != "None"]
-        text = f"{len(reasons)} queued: {_why(given)}"
-        if given and text != self._reported and time.monotonic() >= self._due:
-            self._reported = text
-            self._due = time.monotonic() + SECONDS
-            say(text)
-
-
-def _why(reasons: Iterable[str]) -> str:
-    """Joins reasons, starting with the most frequent one. If there are several, adds their counts."""
-    counts = collections.Counter(reasons).most_common()
-    return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
-
-
 def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
     """Returns the queued, running and recently ended jobs of arrays, or None if SLURM does not respond."""
     seen = {}
@@ -428,9 +343,3 @@ def _tail(path: Path) -> str:
     with contextlib.suppress(OSError):
         return " ".join(path.read_text(errors="replace").split()[-40:])
     return ""
-
-
-def _word(value: Any) -> str:
-    """Quotes a value for an #SBATCH line."""
-    text = str(value)
-    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
