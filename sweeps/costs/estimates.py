@@ -246,14 +246,14 @@ def _cost(
     evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
     call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
     if verdict is None:
-        alone = lanes == 1
+        is_single = lanes == 1
         at_once = lanes if absent is None else of_group
         links, far = _exchange(device, counts, probed=absent is None)
         step = predictions.seconds(counts.step, rates, at_once, links, far)
         step = step.plus(call.times(1 / at_once))
         trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
-        alone = verdict.shards == verdict.devices and verdict.lanes == 1
+        is_single = verdict.shards == verdict.devices and verdict.lanes == 1
         step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
         trials = verdict.lanes * math.ceil(missing / lanes)  # all devices are reserved while any trial runs
     total = NOTHING
@@ -268,7 +268,7 @@ def _cost(
     source = rates.source
     if absent is not None and counts.devices > 1 and counts.exchanges is None:
         source += ", without communication between devices, which is only predicted with a compiler"
-    return cost._replace(step=step, alone=alone, device_seconds=total, by=source)
+    return cost._replace(step=step, is_single=is_single, device_seconds=total, by=source)
 
 
 def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:

@@ -32,7 +32,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
     """
     rows = {}
     for cost in costs:
-        if cost.step is None or not cost.alone or (cost.verdict is not None and not cost.verdict.fits):
+        if cost.step is None or not cost.is_single or (cost.verdict is not None and not cost.verdict.fits):
             continue
         study = cost.study
         key = *study.labels, cost.device.kind, cost.devices, study.plan().get("batch_size")

@@ -16,14 +16,14 @@ class StudyCost(NamedTuple):
     Attributes:
       study: plan of the study.
       missing: number of trials to run.
-      counts: counted FLOPs and bytes, or None for kinds of studies without counts.
-      verdict: verdict of the compiler, or None if there is no topology or the compiler did not finish.
+      counts: counted FLOPs and bytes, if this kind of study can be counted.
+      verdict: verdict of the compiler, if there is a topology and the compiler finished.
       asked: requested topology.
       device: device that the prediction is for.
-      machine_bytes: memory of a device (attached or absent). None if it is unknown or a topology is given.
+      machine_bytes: memory of a device (attached or absent), if it is known and no topology is given.
       lanes: number of trials that run concurrently on all devices.
-      step: predicted seconds per trial-step, or None for unknown devices.
-      alone: whether a single trial uses all devices. In that case, ``step`` is the time between steps.
+      step: predicted seconds per trial-step, if the devices are known.
+      is_single: whether a single trial uses all devices. In that case, ``step`` is the time between steps.
       steps, evaluations: expected number of steps and evaluations per trial.
       from_store: whether ``steps`` and ``evaluations`` are derived from curves in the store instead of from the budget.
       device_seconds: predicted seconds for all trials to run, summed over devices.
@@ -40,7 +40,7 @@ class StudyCost(NamedTuple):
     machine_bytes: float | None
     lanes: int
     step: Seconds | None
-    alone: bool
+    is_single: bool
     steps: float
     evaluations: float
     from_store: bool
@@ -96,7 +96,7 @@ class StudyCost(NamedTuple):
 
     @property
     def fits(self) -> bool | None:
-        """Whether the study fits in memory, according to the compiler or this machine's memory. None if unknown."""
+        """Whether the study fits in memory, according to the compiler or this machine's memory, if known."""
         if self.asked is not None:
             return None if self.verdict is None else self.verdict.fits
         if self.counts is None or self.machine_bytes is None:

@@ -41,8 +41,8 @@ class Worker:
       slot: index of the worker's slot in the pool.
       process: process of the worker.
       orders: connection for orders and reports.
-      study: study that the worker runs, or None while it is idle.
-      log: log of the attempt, or None if the output is not redirected.
+      study: study that the worker runs, if any.
+      log: log of the attempt, if the output is redirected.
       heard: whether the worker has started the study.
       advanced: whether the worker has taken a step.
       hurried: whether the worker has been asked to end the study.
