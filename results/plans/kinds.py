@@ -80,9 +80,9 @@ def from_plan(plan: Fields, trials: int, repeats: Repeats = NO_REPEATS, name: st
         raise BadInput(unreadable(plan, f"content, {str(error)[:80]}")) from None
 
 
-def of_kind(members: Iterable[K], *kinds: str) -> list[K]:
+def of_kind(each: Iterable[K], *kinds: str) -> list[K]:
     """Returns the members of ``each`` (plans, commits, …) whose kind is one of ``kinds``."""
-    return [member for member in members if member.kind in kinds]
+    return [one for one in each if one.kind in kinds]
 
 
 def of_type(studies: Iterable[Plan], plan: type[P]) -> list[P]:
