@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from results.durable import Folder
     from results.plans.plan import Plan
     from sweeps.planning import Request
-    from sweeps.run import StudyOutcome
+    from sweeps.study_run import StudyOutcome
 
 # Imports inside functions keep --help, dry runs and completed sweeps fast.
 _NAMED = 5  # maximum number of studies named in a line

@@ -9,8 +9,8 @@ from typing import Any
 
 from results.bad_input import BadInput
 from sweeps.configured_study import Config
-from sweeps.protocol import ARCHIVE
 from sweeps.quoting import Words, as_words, key_of
+from sweeps.tuning_protocol import ARCHIVE
 
 _PRESETS = "shallue2018/"  # the rest of such a preset's name is the folder of its workload in the archive
 _REPLACED = ("task.space", "optimizer.space", "task.budget", "task.schedule", "task.evaluation")  # starts of keys

@@ -25,7 +25,7 @@ from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.configured_study import Studies
 from sweeps.launchers.launcher import step_cost
-from sweeps.run import StudyUpdate
+from sweeps.study_run import StudyUpdate
 
 BAR_SECONDS = 0.25  # interval between updates of the bar
 SILENT_SECONDS = 300.0  # silence after which a study is reported

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from results.bad_input import BadInput
 from sweeps.configured_study import Config
-from sweeps.run import StudyUpdate
 from sweeps.schema import Bounds
+from sweeps.study_run import StudyUpdate
 
 _HOUR = 3600.0
 

@@ -20,13 +20,13 @@ from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.printing import say
 from results.storage import attempts
-from sweeps import composition, launching, limits, overrides, protocol
+from sweeps import composition, launching, limits, overrides, tuning_protocol
 from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, check_least, failed_too_often
 from sweeps.limits import Bounds, Limits
 from sweeps.quoting import Words, as_words, key_of
-from sweeps.run import StudyOutcome, StudyUpdate
+from sweeps.study_run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # maximum number of studies named in a line
 # Keys that are not part of a study.
@@ -84,7 +84,7 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     configs = [point.config for point in points]
     first = configs[0]
     configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
-    for text in protocol.lines(configs):
+    for text in tuning_protocol.lines(configs):
         say(text)
     planned = {name for study in configured for name in study.study.identity_fields()}  # such as the mesh of a layout
     for key in OF_RUNS:

@@ -24,7 +24,7 @@ from results.storage.claims import TakenOver
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
-from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
+from sweeps.study_run import StudyOutcome, StudyUpdate, follow_study, run_study
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:

@@ -22,7 +22,7 @@ from results.storage import attempts, heartbeat
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate, record_failure
 
 MOST_PREEMPTIONS = 1000  # per study, in one run of a command
 

@@ -37,7 +37,7 @@ from sweeps.launchers.process_end import exit_description, out_of_memory_kills
 from sweeps.launchers.slots import Slot, occupied, slot_alone, slots
 from sweeps.launchers.worker import Failure
 from sweeps.launchers.worker_process import Worker, end_all, start
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate
 
 WAIT_SECONDS = 1.0  # maximum time between checks of the sweep
 

@@ -44,7 +44,7 @@ from sweeps.launchers.launcher import (
 from sweeps.launchers.process_end import exit_description
 from sweeps.launchers.ray_cluster import connected
 from sweeps.launchers.ray_slices import Slices
-from sweeps.run import StudyOutcome
+from sweeps.study_run import StudyOutcome
 
 FOLDER = LAUNCHERS[1]  # folder in a store for this process's requests to its tasks
 LOOK_SECONDS = 1.0

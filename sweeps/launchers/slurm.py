@@ -43,7 +43,7 @@ from sweeps.launchers.launcher import (
 )
 from sweeps.launchers.slurm_queue import Queue, why
 from sweeps.launchers.slurm_script import FOLDER, Resources, batch_script
-from sweeps.run import StudyOutcome
+from sweeps.study_run import StudyOutcome
 
 Jobs = dict[str, str]  # by study
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")

@@ -30,8 +30,8 @@ from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, command_line
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..analysis.conftest import Ran, plan, publish
 from ..results import by_hand

@@ -20,7 +20,7 @@ from sweeps.launchers.attempt import Ending
 from sweeps.launchers.launcher import Launch
 from sweeps.limits import Limits
 from sweeps.overrides import CommandLine
-from sweeps.run import StudyOutcome
+from sweeps.study_run import StudyOutcome
 
 HOSTS = 2  # of a slice
 

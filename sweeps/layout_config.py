@@ -13,7 +13,7 @@ from results.costs.hardware import HARDWARE, described, hardware_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, PRECISIONS, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
-from sweeps import choices, networks
+from sweeps import choices, network_config
 from sweeps.configured_study import Config, ConfiguredStudy
 from workloads import packages, registry
 from workloads.layouts import shapes
@@ -119,7 +119,7 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
     registry.check("dataset", name)
     source = dict(config[name] or {}) if name in registry.OWN_DATASETS else None
     dataset = registry.dataset(name, source)
-    options, model = networks.model_options(task, dataset)
+    options, model = network_config.model_options(task, dataset)
     if step["batch_size"] % model.group:
         raise BadInput(
             f"step.batch_size={step['batch_size']} cuts groups of {model.group} examples that the model normalizes "

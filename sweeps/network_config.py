@@ -12,7 +12,7 @@ from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.answers import check_chooses
-from sweeps import protocol
+from sweeps import tuning_protocol
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
 from workloads import appendix, checks, registry
 from workloads.packages import is_qualified
@@ -141,12 +141,12 @@ def _tuning(config: Config, task: Config, dataset: Dataset) -> Tuning:
     batch_size = max(config["batch_size"], 1)
     budget_steps = _budget_steps(task, dataset, batch_size)
     spacing = _evaluation_spacing(task, dataset, batch_size)
-    given = protocol.read(config["protocol"])
+    given = tuning_protocol.read(config["protocol"])
     if given is None:
         return Tuning(task["schedule"], config["optimizer"]["space"] | task["space"], budget_steps, spacing)
     budget_steps = given["train_steps"] or budget_steps
-    schedule, space = protocol.schedule_and_space(given, budget_steps)
-    spacings = protocol.spacings(given, budget_steps)
+    schedule, space = tuning_protocol.schedule_and_space(given, budget_steps)
+    spacings = tuning_protocol.spacings(given, budget_steps)
     return Tuning(schedule, space, budget_steps, 0.0 if spacings else spacing, spacings, given["study"])
 
 
