@@ -17,7 +17,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.confirmation import APART
 from sweeps import __main__ as sweeps_cli, overrides, plan, planning, status
-from sweeps.run import record_failure, run_study
+from sweeps.study_run import record_failure, run_study
 
 FEW = Settings(lanes=3)
 SEED = 4  # with which the best of twelve trials is not among the first four
@@ -115,7 +115,7 @@ from pathlib import Path
 from harness.run import Settings
 from results.plans.trial_request import TrialRequest, Repeats
 from results.plans.batch_study import BatchStudy
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 
 def told(progress):
     if progress.trials_ended == int(sys.argv[4]):

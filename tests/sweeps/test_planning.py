@@ -20,7 +20,7 @@ from results.storage.compaction import TABLES
 from sweeps import choices, kind_configs, overrides, planning
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.planning import Request
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 
 
 def request(*words: str, folder: Path | str = "results/local") -> Request:

@@ -21,7 +21,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules import answers
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 
 from ..same import assert_same
 from . import scripted

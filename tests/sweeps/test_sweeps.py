@@ -21,8 +21,8 @@ from results.plans.search_space import Range, SearchSpace
 from sweeps import __main__ as sweeps_cli, overrides, planning, status
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch, cost
-from sweeps.run import run_study
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import run_study
 
 from ..same import assert_same
 
