@@ -424,9 +424,7 @@ def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -
     assert len(found.measurements) == 6
 
 
-def test_changed_logs_are_reported_and_replaced_on_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changed_logs_are_reported_and_replaced_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs, folder = tmp_path / "logs" / STUDY / OGBG, tmp_path / "store"
     before = [evaluation(1), evaluation(735, 0.2)]
     for number in (1, 2, 3):
