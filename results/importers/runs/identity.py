@@ -147,10 +147,9 @@ def _heads(key: Key, curves: Curves) -> dict[Head, bool]:
     """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
     heads = {}
     for name, rows in curves.items():
-        n, half = 1, (len(rows.step) + 1) // 2
-        while n <= half:
+        half = (len(rows.step) + 1) // 2
+        for n in (2**i for i in range(half.bit_length())):
             heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > half
-            n *= 2
     return heads
 
 
