@@ -96,7 +96,7 @@ def without_copies(runs: Sequence[Run]) -> list[Run]:
     """Returns the runs in their order, without those whose rows start another run with the same key."""
     originals = _Heads[Run]()
     kept = set()
-    for run in sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values())):
+    for run in sorted(runs, key=lambda run: -run.rows):
         if not any(starts(run.logged, original.logged) for original in originals.near(run.key, run.logged)):
             kept.add(id(run))
             originals.add(run, run.key, run.logged)

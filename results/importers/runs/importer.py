@@ -100,9 +100,9 @@ def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) 
             warnings.refused += 1
             continue
         logged_runs.append(run)
-        rows, left_out = sum(len(curve.step) for curve in run.logged.values()), run.left_out.total()
-        if 2 * left_out > rows:
-            warnings.add(run.name, f"{left_out:,} of {rows:,} rows are left out. Check the steps of this log")
+        left_out = run.left_out.total()
+        if 2 * left_out > run.rows:
+            warnings.add(run.name, f"{left_out:,} of {run.rows:,} rows are left out. Check the steps of this log")
         if len(logged_runs) > MOST_RUNS:
             raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
     return logged_runs
@@ -189,7 +189,7 @@ def _ledger(
       replace: whether these were replaced, and not refused.
     """
     left_out = sum((run.left_out for run in logged_runs), Counter[str]())
-    rows = sum(len(series.step) for run in logged_runs for series in run.logged.values())
+    rows = sum(run.rows for run in logged_runs)
     numbered = sum(len(match.replacing() if replace else match.numbered) for match in matches)
     new, extended = sum(len(match.new) for match in matches), sum(len(match.extended) for match in matches)
     counts = {
