@@ -28,7 +28,7 @@ def read(data: bytes, block: int = BLOCK, **conversion: Any) -> pa.Table:
     reading = pyarrow.csv.ReadOptions(block_size=block)
     try:
         convert = pyarrow.csv.ConvertOptions(**conversion)
-        return pyarrow.csv.read_csv(source(data + ending), reading, convert_options=convert).combine_chunks()
+        return pyarrow.csv.read_csv(source(data + ending), reading, convert_options=convert)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise Unusable(f"cannot be parsed ({printable(first_line(error))[:160]})") from None
 
