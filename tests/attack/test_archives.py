@@ -231,7 +231,7 @@ def tarred(path: Path, *puts: Callable[[Add], None]) -> Path:
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_alone_it_is_refused_in_three_lines_and_beside_a_good_study_it_does_no_harm(tmp_path: Path, name: str) -> None:
+def test_bad_member_is_refused_and_harms_no_good_study(tmp_path: Path, name: str) -> None:
     code, lines = imported(tarred(tmp_path / "alone.tar", MEMBERS[name]))
     stored = store.catalogue(tmp_path / "store") if (tmp_path / "store").exists() else []
     if not stored:
