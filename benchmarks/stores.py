@@ -45,9 +45,9 @@ SMOKE_STUDIES, SMOKE_SHARE = 4, 1e-3
 SCAN = """
 began = time.perf_counter()
 commits = store.catalogue(Path(folder))
-answers = scan.find_answers(commits, Target(metric, value))
+answers = {commit.name: scan.reached(commit, Target(metric, value)).answer() for commit in commits}
 duration = time.perf_counter() - began
-steps = {name: answer.steps_high for name, answer in answers.items()}
+steps = {name: answer.steps_high for name, answer in answers.items() if answer}
 """
 ENVELOPES = """
 def table():

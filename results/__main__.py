@@ -62,8 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     if code == 0:
         from results.catalog import withdrawn
 
-        there = options.store is not None and options.store.exists()
-        for note in withdrawn.of_store(options.store) if there else ():
+        has_store = options.store is not None and options.store.exists()
+        for note in withdrawn.of_store(options.store) if has_store else ():
             report(f"note: {note}")
     return code
 
@@ -134,7 +134,7 @@ def _check_import(options: argparse.Namespace) -> None:
     if options.source not in SOURCES:
         hint = f"unknown source {options.source!r}; {nearest(options.source, SOURCES)}"
         raise BadInput(f"{hint}. To import logs of your own, run `python -m results import runs PATH --map FILE`.")
-    own = {
+    sources_of_option = {
         "map": (RUNS,),
         "suggest_map": (RUNS,),
         "dry_run": (RUNS,),
@@ -142,7 +142,7 @@ def _check_import(options: argparse.Namespace) -> None:
         "any_checksum": ("shallue2018",),
         "replace": (RUNS, "algoperf-logs"),
     }
-    for name, sources in own.items():
+    for name, sources in sources_of_option.items():
         if getattr(options, name) and options.source not in sources:
             flag = f"--{name.replace('_', '-')}"
             raise BadInput(f"{flag} is an option of import {' and '.join(sources)} only. Leave it out.")
@@ -154,8 +154,8 @@ def _import_runs(options: argparse.Namespace) -> int:
     from results.importers.runs import importer, run_map, suggestion
 
     if options.map is None:
-        more = f"python -m results import runs {quoted(options.path)} --suggest-map --map runs.yaml"
-        raise BadInput(f"--map FILE is missing. To write one, run `{more}`.")
+        command = f"python -m results import runs {quoted(options.path)} --suggest-map --map runs.yaml"
+        raise BadInput(f"--map FILE is missing. To write one, run `{command}`.")
     if options.suggest_map:
         printing.answer("\n".join(suggestion.suggest(options.path, options.map)))
         report(f"next: python -m results import runs {quoted(options.path)} --map {quoted(options.map)} --dry-run")
@@ -172,10 +172,13 @@ def _import_runs(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from analysis import points  # the only import from a higher layer: a release contains its studies' answers
+    from importlib.metadata import entry_points
+
     from results.release import release
 
-    return release.export(options.store, options.out, report, points.table)
+    for points in entry_points(group="scaling_limits.points"):  # the package that answers and fits studies
+        return release.export(options.store, options.out, report, points.load())
+    raise BadInput("the answers in a release come from a package that is not installed. Run `make install`.")
 
 
 def _merge(options: argparse.Namespace) -> int:

@@ -52,8 +52,8 @@ class Als:
 
     def __post_init__(self) -> None:
         choices = {"solver": SOLVERS, "table_dtype": DTYPES, "solver_dtype": DTYPES, "ridge": RIDGES, "gather": GATHERS}
-        for field, known in (choices | {"kernel": KERNELS}).items():
-            check_choice(field, getattr(self, field), known)
+        for field, names in (choices | {"kernel": KERNELS}).items():
+            check_choice(field, getattr(self, field), names)
         if self.fold_in_ridge is not None:
             check_choice("fold_in_ridge", self.fold_in_ridge, RIDGES)
         if self.kernel == "fused" and (self.solver, self.table_dtype, self.solver_dtype) != _FUSED:

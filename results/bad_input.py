@@ -31,24 +31,24 @@ class TooOld(BadInput):
 
 def nearest(word: object, choices: Iterable[str]) -> str:
     """Returns a suffix for an error message: the closest of ``choices``, and all of them if the message stays short."""
-    known = sorted(set(choices))
-    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
-    if len(known) > MANY and not close:
-        return f"the nearest are {', '.join(difflib.get_close_matches(str(word), known, n=3, cutoff=0.0))}"
-    if len(known) > MANY:
+    names = sorted(set(choices))
+    close = difflib.get_close_matches(str(word), names, n=1, cutoff=0.5)
+    if len(names) > MANY and not close:
+        return f"the nearest are {', '.join(difflib.get_close_matches(str(word), names, n=3, cutoff=0.0))}"
+    if len(names) > MANY:
         return f"did you mean {close[0]!r}?"
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}choices: {', '.join(known) or 'none'}"
+    return f"{hint}choices: {', '.join(names) or 'none'}"
 
 
 def check_choice(what: str, word: object, choices: Iterable[str]) -> None:
     """Raises BadInput unless ``word`` is one of ``choices``. ``what`` names the kind of choice."""
-    known = list(choices)
-    if word in known:
+    names = list(choices)
+    if word in names:
         return
     if what == "metric" and "acc" in str(word).lower():
         raise BadInput(f"unknown metric {word!r}; {ERRORS}")
-    raise BadInput(f"unknown {what} {word!r}; {nearest(word, known)}")
+    raise BadInput(f"unknown {what} {word!r}; {nearest(word, names)}")
 
 
 def positive(name: str, text: str, noun: str = "number") -> float:
@@ -73,18 +73,22 @@ def similar_path(path: Any, fits: Callable[[Any], bool] = Path.is_file) -> Any:
       path: a local path that does not exist.
       fits: predicate that the result must satisfy. By default, it must be a file.
     """
-    there, missing = path, list[str]()
+    candidate, missing = path, list[str]()
     try:
-        while not there.exists():
-            missing.append(there.name)
-            there = there.parent
+        while not candidate.exists():
+            missing.append(candidate.name)
+            candidate = candidate.parent
         for name in reversed(missing):
-            if not (there / name).exists():
-                known = [one.name for one in itertools.islice(there.iterdir(), _LOOKED_AT) if one.name[:1] != "."]
-                close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_ALIKE)
+            if not (candidate / name).exists():
+                siblings = [
+                    sibling.name
+                    for sibling in itertools.islice(candidate.iterdir(), _LOOKED_AT)
+                    if sibling.name[:1] != "."
+                ]
+                close = difflib.get_close_matches(name, sorted(siblings), n=1, cutoff=_ALIKE)
                 name = close[0] if close else name
-            there /= name
-        return there if there != path and fits(there) else None
+            candidate /= name
+        return candidate if candidate != path and fits(candidate) else None
     except OSError:  # a file in place of a folder, or an unreadable folder
         return None
 

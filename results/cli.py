@@ -59,8 +59,8 @@ def guarded(main: Callable[P, int | None]) -> Callable[P, int]:
 
     @functools.wraps(main)
     def wrapped(*words: P.args, **named: P.kwargs) -> int:
-        own = words[0] if words and isinstance(words[0], list) else sys.argv[1:]
-        set_typed(own)
+        argv = words[0] if words and isinstance(words[0], list) else sys.argv[1:]
+        set_typed(argv)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
                 stream.reconfigure(errors="backslashreplace")  # for characters missing from its encoding
@@ -114,8 +114,8 @@ def as_pairs(words: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
             if difflib.get_close_matches(word, flags, cutoff=0.7):
                 pairs.append(word)  # the command rejects it
                 continue
-            others = f" Options without one: {', '.join(flags)}." if flags else ""
-            raise BadInput(f"{word} has no value. Write {word} VALUE or {key}=VALUE.{others}")
+            known_flags = f" Options without one: {', '.join(flags)}." if flags else ""
+            raise BadInput(f"{word} has no value. Write {word} VALUE or {key}=VALUE.{known_flags}")
         if not equals:
             value = left.popleft()
         pairs.append(f"{key.replace('-', '_')}={value}")
@@ -254,12 +254,14 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, ignored)
         raise Terminated
 
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if ours:
+    is_handler = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+    if is_handler:
         signal.signal(signal.SIGTERM, terminated)
     try:
         yield
     finally:
-        if ours:  # after a SIGTERM the process exits, and Python resets every handler but this one
+        if is_handler:  # after a SIGTERM the process exits, and Python resets every handler but this one
             is_first = signal.getsignal(signal.SIGTERM) is terminated
             signal.signal(signal.SIGTERM, signal.SIG_DFL if is_first else signal.SIG_IGN)

@@ -13,13 +13,14 @@ ran twice because it had to be retried, the newer run counts.
 import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from results import durable
 from results.bad_input import BadInput
-from results.durable import Damaged, Folder
+from results.durable import Folder
 from results.located import in_snapshot, located
 from results.plans import plan_columns, schema
 from results.plans.kinds import from_plan
@@ -28,7 +29,7 @@ from results.plans.study import DIGITS
 from results.plans.trial_request import NO_REPEATS
 from results.printing import quoted
 from results.rules import confirmation, ledger
-from results.storage import claims, compaction
+from results.storage import claims
 from results.storage.commits import (
     Commit,
     Tables,
@@ -44,6 +45,7 @@ from results.storage.commits import (
 from results.storage.compaction import TABLES
 from results.storage.folders import advice, check_layout, check_not_above
 from results.storage.parts import confirm_file, plan_file
+from results.storage.state import frames, read_state
 
 T = TypeVar("T", bound=Plan)
 
@@ -103,13 +105,12 @@ def with_stored_name(store: Folder, study: T) -> T:
       BadInput: the current name belongs to another plan.
     """
     names = [study if digits == study.digits else dataclasses.replace(study, digits=digits) for digits in DIGITS]
-    plans = [stored_plan(store, each.name) for each in names]
-    for each, stored in zip(names, plans, strict=True):
+    plans = [stored_plan(store, named.name) for named in names]
+    for named, stored in zip(names, plans, strict=True):
         if stored is not None and stored.plan_json == study.plan_json:
-            return each
-    for each, stored in zip(names, plans, strict=True):
-        if each is study and stored is None:
-            return study
+            return named
+    if plans[names.index(study)] is None:
+        return study
     if plans[-1] is not None:
         raise _taken(store, names[-1], plans[-1])
     return names[-1]
@@ -139,9 +140,13 @@ def check_same_plan(store: Folder, study: Plan) -> None:
 
 def _taken(store: Folder, study: Plan, stored: Plan) -> BadInput:
     """Returns the error for a study whose name belongs to another plan, ``stored``."""
-    ours, theirs = study.plan(), stored.plan()
-    differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
-    changes = ", ".join(f"{k}: stored {theirs.get(k)!r}, asked {ours.get(k)!r}" for k in differing)
+    asked_plan, stored_fields = study.plan(), stored.plan()
+    fields = sorted(
+        field for field in asked_plan.keys() | stored_fields.keys() if asked_plan.get(field) != stored_fields.get(field)
+    )
+    changes = ", ".join(
+        f"{field}: stored {stored_fields.get(field)!r}, asked {asked_plan.get(field)!r}" for field in fields
+    )
     return BadInput(f"{store / study.name} holds another plan ({changes}). Use another store=DIR.")
 
 
@@ -225,25 +230,21 @@ def read(store: Folder, name: str | None = None, *, tables: tuple[str, ...] = TA
     import pandas as pd
 
     def look() -> Tables:
-        if name is None or (commits := released_commits(store)) is None:
-            commits = catalogue(store) if name is None else [c for c in [newest_commit(store, name)] if c]
+        commits = catalogue(store) if name is None else released_commits(store)
+        if commits is None:
+            commits = [commit for commit in [newest_commit(store, str(name))] if commit]
         commits = [commit for commit in commits if name in (None, commit.name)]
-        frames = {}
-        for table in TABLES:
-            selection = commits if table in tables else []
-            parts = [read_table(commit, table) for commit in selection]
-            frames[table] = to_frame(_together(table, parts)) if parts else pd.DataFrame()
-            if table == "studies" and parts:
-                derived = {commit.name: plan_columns.columns(commit.study) for commit in selection}
-                frames[table] = frames[table].assign(
-                    **{c.name: [derived[name][c.name] for name in frames[table]["study"]] for c in plan_columns.COLUMNS}
-                )
-        return Tables(**frames)
+        content = dict.fromkeys(TABLES, pd.DataFrame())
+        for table in tables if commits else ():
+            content[table] = to_frame(_together(table, [read_table(commit, table) for commit in commits]))
+        if commits and "studies" in tables:
+            derived = {commit.name: plan_columns.columns(commit.study) for commit in commits}
+            studies = [derived[study] for study in content["studies"]["study"]]
+            columns = {column.name: [row[column.name] for row in studies] for column in plan_columns.COLUMNS}
+            content["studies"] = content["studies"].assign(**columns)
+        return Tables(**content)
 
-    try:
-        return retry(look)
-    except FileNotFoundError as error:
-        raise Damaged(f"{error.filename or error} is missing. For details, run `python -m results verify`.") from None
+    return retry(look)
 
 
 def _together(table: str, parts: list[pa.Table]) -> pa.Table:
@@ -252,8 +253,8 @@ def _together(table: str, parts: list[pa.Table]) -> pa.Table:
     Metaparameters and metrics, which differ between studies, are sorted by name, as in a release.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
-    own = len(schema.COLUMNS[table])
-    return rows.select([*rows.column_names[:own], *sorted(rows.column_names[own:])])
+    known_columns = len(schema.COLUMNS[table])
+    return rows.select([*rows.column_names[:known_columns], *sorted(rows.column_names[known_columns:])])
 
 
 class StudyProgress(NamedTuple):
@@ -278,20 +279,20 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
     """
 
     def look() -> StudyProgress:
-        base, parts = claims.state(store, study.name)[1:]
+        state = read_state(store, study.name)
+        base = state.base
         if base is not None:
             check_intact(base, "trials")
-            if not parts and base.request == study.request and not base.ledger.unfinished:
+            if state.visible and base.request == study.request and not base.ledger.unfinished:
                 return StudyProgress(True, base.ledger, 0)
-        trials = claims.outcomes(store / study.name, base, parts)
-        settled = ledger.settled_ids(trials)
+        endings = state.endings()
+        settled = ledger.settled_ids(endings)
         searching = sum(i not in settled for i in range(study.trials))
         confirming = study.request.planned - study.trials
         if confirming and not searching:
-            stored = claims.tables(store / study.name, base, parts)
+            stored = frames(state.pieces())
             confirming = confirmation.count_to_run(study, stored.trials, stored.measurements)
-        counts = ledger.tally(study.request, trials)
-        return StudyProgress(base is not None and not parts, counts, searching + confirming)
+        return StudyProgress(state.visible, ledger.tally(study.request, endings), searching + confirming)
 
     return retry(look)
 
@@ -299,25 +300,14 @@ def progress(store: Folder, study: Plan) -> StudyProgress:
 @located
 def settled_ids(store: Folder, name: str) -> frozenset[int]:
     """Returns the ids of the trials that do not need to run again, including those in uncommitted parts."""
-
-    def look() -> frozenset[int]:
-        base, parts = claims.state(store, name)[1:]
-        return ledger.settled_ids(claims.outcomes(store / name, base, parts))
-
-    return retry(look)
+    return retry(lambda: ledger.settled_ids(read_state(store, name).endings()))
 
 
 @located
 def backends(store: Folder, name: str) -> frozenset[str]:
     """Returns the backends of a study's runs, including uncommitted parts."""
-
-    def look() -> frozenset[str]:
-        base, parts = claims.state(store, name)[1:]
-        runs = [read_table(base, "studies")] if base else []
-        runs += [compaction.read_part(store / name / part.file).studies for part in parts]
-        return frozenset(backend for table in runs for backend in table["backend"].to_pylist() if backend is not None)
-
-    return retry(look)
+    runs = retry(lambda: read_state(store, name).stored("studies"))
+    return frozenset(backend for table in runs for backend in table["backend"].to_pylist() if backend is not None)
 
 
 @located
@@ -340,8 +330,6 @@ def is_running(store: Folder, name: str) -> bool:
 
 
 @located
-@contextlib.contextmanager
-def lock(store: Folder, name: str) -> Iterator[None]:
+def lock(store: Folder, name: str) -> AbstractContextManager[None]:
     """Waits for other processes to release the study, then locks it until this process ends."""
-    with durable.system(store).lock(store / name):
-        yield
+    return durable.system(store).lock(store / name)

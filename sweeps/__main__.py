@@ -66,8 +66,8 @@ def _dry_run(request: "Request") -> int:
     to_run = {study.name for study in found.studies}
     rows = []
     for study in sorted(request.studies, key=lambda one: printing.numbered(one.name)):
-        for words in request.words[study.name] if study.name in to_run else ():
-            command = ["python", "-m", "sweeps", *words, f"store={request.store}"]
+        if study.name in to_run:
+            command = ["python", "-m", "sweeps", *request.words[study.name], f"store={request.store}"]
             rows.append((study.name, str(request.store / study.name), shlex.join(command)))
     printing.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
     say(f"dry run: {len(to_run)} of {number_of(len(request.studies), 'study')} would run")
@@ -188,13 +188,9 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
 def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
     """Runs studies and shows their progress."""
     from sweeps import planning
-    from sweeps.costs.forecast import Forecast
     from sweeps.display import Display
     from sweeps.launching import LAUNCHERS
 
     launcher = LAUNCHERS[request.launcher["name"]]
-    at_once = launcher.at_once(request.launcher, to_run, request.settings)
-    limit = request.settings.time_limit_seconds
-    forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here) as display:
+    with Display(request.store, to_run, missing, beats=launcher.here) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -4,29 +4,23 @@ import dataclasses
 
 from harness.run import Settings
 from results.bad_input import BadInput, check_choice
-from sweeps import overrides
+from sweeps import choices
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import hosts, local, on_ray, slurm
 from sweeps.launchers.launcher import Launcher
 from sweeps.schema import LauncherConfig
 
-
-def _cluster_at_once(asked: Config, studies: Studies, settings: Settings) -> int:
-    return min(asked["at_once"] or len(studies), len(studies))
-
-
 LAUNCHERS = {
-    "local": Launcher(local.check, local.at_once, local.run_all),
+    "local": Launcher(local.check, local.run_all),
     "hosts": Launcher(
         hosts.check,
-        lambda asked, studies, settings: 1,
         hosts.run_all,
         hosts.watched,
         devices=hosts.devices,
         leads=hosts.leads,
     ),
-    "slurm": Launcher(slurm.check, _cluster_at_once, slurm.run_all, here=False, devices=slurm.devices),
-    "ray": Launcher(on_ray.check, _cluster_at_once, on_ray.run_all, here=False, devices=on_ray.devices),
+    "slurm": Launcher(slurm.check, slurm.run_all, here=False, devices=slurm.devices),
+    "ray": Launcher(on_ray.check, on_ray.run_all, here=False, devices=on_ray.devices),
 }
 
 
@@ -40,10 +34,10 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """
     name = asked["name"]
     check_choice("launcher.name", name, tuple(LAUNCHERS))
-    own = overrides.launcher_keys(name)
+    own = choices.launcher_keys(name)
     for field in dataclasses.fields(LauncherConfig):
         default = field.default_factory() if callable(field.default_factory) else field.default
         if field.name not in own and asked[field.name] != default:
-            others = [f"launcher={each}" for each in LAUNCHERS if field.name in overrides.launcher_keys(each)]
+            others = [f"launcher={each}" for each in LAUNCHERS if field.name in choices.launcher_keys(each)]
             raise BadInput(f"launcher.{field.name} is for {' and '.join(others)}, not for launcher={name}")
     LAUNCHERS[name].check(asked, studies, settings)

@@ -16,6 +16,7 @@ from results.plans.kinds import KINDS
 from results.plans.points import POINTS as POINT_COLUMNS
 from results.plans.study import METRIC_KINDS, METRICS
 from results.storage.commits import Commit
+from results.storage.shared import SharedFile
 
 TABLES = {
     "studies": "a run of a study: its plan, its machine and its cost",
@@ -79,8 +80,8 @@ class Contents(NamedTuple):
     @property
     def sources(self) -> dict[Terms, list[Commit]]:
         """Studies by source."""
-        found = grouped(self.commits, lambda commit: licences.terms(commit.plan))
-        return dict(sorted(found.items(), key=lambda item: str(item[0])))
+        by_terms = grouped(self.commits, lambda commit: licences.terms(commit.plan))
+        return dict(sorted(by_terms.items(), key=lambda item: str(item[0])))
 
     @property
     def licences(self) -> list[Terms]:
@@ -91,29 +92,16 @@ class Contents(NamedTuple):
         return sum(commit.files[table].rows for commit in self.commits)
 
 
-class PointsFile(NamedTuple):
-    """The points file of a release."""
-
-    columns: pa.Schema
-    sha256: str
-    bytes: int
-    rows: int
-
-
-def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents:
+def of_studies(commits: Sequence[Commit], points: SharedFile | None) -> Contents:
     """Collects the contents of a release, in which studies share files.
 
     Args:
       commits: studies, sorted by name.
       points: the points file, or None for a release without points.
     """
-    shared = {table: {file for each in commits if (file := each.files[table].shared)} for table in TABLES}
-    columns = {table: next(iter(files)).schema for table, files in shared.items()}
-    hashes = {table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()}
-    sizes = {file.path.name: file.bytes for files in shared.values() for file in files}
+    shared = {table: {file for commit in commits if (file := commit.files[table].shared)} for table in TABLES}
     if points:
-        columns[POINTS], hashes[POINTS] = points.columns, {POINTS_FILE: points.sha256}
-        sizes[POINTS_FILE] = points.bytes
+        shared[POINTS] = {points}
     sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
     days = set()
     software: dict[str, set[str]] = {source: set() for source in sources.values()}
@@ -123,12 +111,12 @@ def of_studies(commits: Sequence[Commit], points: PointsFile | None) -> Contents
             software[sources[run["study"]]].add(run["code_version"])
     return Contents(
         commits=commits,
-        columns=columns,
-        files=hashes,
+        columns={table: next(iter(files)).schema for table, files in shared.items()},
+        files={table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()},
         newest=max(days, default="") or RELEASED,
         version=importlib.metadata.version("scaling-limits"),
         software={source: sorted(filter(None, versions)) for source, versions in software.items()},
-        sizes=sizes,
+        sizes={file.path.name: file.bytes for files in shared.values() for file in files},
         one_point_each=points is not None and points.rows == len(commits),
     )
 
@@ -143,9 +131,9 @@ class ColumnDescription(NamedTuple):
 
 def describe_columns(contents: Contents, table: str) -> list[ColumnDescription]:
     """Describes every column of a table."""
-    own = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
+    described = POINT_COLUMNS if table == POINTS else (*schema.STUDIES, *plan_columns.COLUMNS, *schema.COLUMNS[table])
     of_kinds = [column for kind in KINDS.values() for column in kind.columns]
-    meanings = {column.name: column.meaning for column in (*of_kinds, *own)}
+    meanings = {column.name: column.meaning for column in (*of_kinds, *described)}
     optimizers: dict[str, set[str]] = {}  # by metaparameter
     for commit in contents.commits:
         for name in commit.plan.get("space", ()):

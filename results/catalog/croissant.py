@@ -100,7 +100,7 @@ def document(release: Contents, cite_as: str) -> bytes:
         "usageInfo": [_usage(terms) for terms in release.licences],
         **_RAI,
         **_provenance(release),
-        "distribution": [each for table in release.columns for each in _files(release, table)],
+        "distribution": [file for table in release.columns for file in _files(release, table)],
         "recordSet": [_record_set(release, table) for table in release.columns],
     }
     return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
@@ -137,16 +137,16 @@ def _provenance(release: Contents) -> Json:
 def _measured_on(release: Contents) -> Iterator[Json]:
     """Yields the third-party data sets on which our own studies were trained."""
     sources = release.sources.items()
-    own = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
+    datasets = [commit.plan.get("dataset") for terms, commits in sources if terms.source == OWN for commit in commits]
     for name, (author, label, url) in _DATA.items():
-        if name in own:
+        if name in datasets:
             yield {
                 "@type": "prov:Entity",
                 "@id": url,
                 "prov:label": label,
                 "prov:wasAttributedTo": {"@type": "prov:Agent", "prov:label": author},
                 "description": (
-                    f"the data set {name}: {own.count(name)} studies trained on it. The tables do not contain it."
+                    f"the data set {name}: {datasets.count(name)} studies trained on it. The tables do not contain it."
                 ),
             }
 

@@ -57,9 +57,9 @@ def terms(plan: Fields) -> Terms:
         return Terms(OWN, OWN_LICENCE, None)
     source, details = str(plan["source"]), plan["details"]
     licence = str(details.get("licence", ""))
-    known = source not in WITHHELD and _SPDX.fullmatch(licence)
+    is_known = source not in WITHHELD and _SPDX.fullmatch(licence)
     citation = details.get("citation")
-    return Terms(source, licence if known else None, str(citation) if citation else None)
+    return Terms(source, licence if is_known else None, str(citation) if citation else None)
 
 
 def apache_text() -> bytes:

@@ -1,21 +1,20 @@
 """An overview of a store: descriptions of its studies, and their answers.
 
-Both are read from envelopes. If a study does not have a valid envelope, its tables are read and its measurements
-scanned.
+Both are read from envelopes. If a study does not have a valid envelope, it is built from the tables of the study.
 """
 
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from results import durable, store
-from results.catalog import scan
 from results.durable import Damaged, Folder
 from results.located import in_snapshot
 from results.plans.study import Target
 from results.rules.answers import MINIMUM, Answer, Rule
-from results.rules.descriptions import StudyDescription, of_study
+from results.rules.descriptions import StudyDescription
 from results.storage import envelope
 from results.storage.commits import MANIFEST, Commit, fetch_commits, list_study, newest_commit, read_table, retry
+from results.storage.compaction import TABLES, Piece
 from results.storage.envelope import Envelope
 
 ENOUGH = 16 * 1024  # bytes of an envelope to read first; the minimum rule needs more only if there are many metrics
@@ -28,8 +27,7 @@ class Overview(NamedTuple):
     Attributes:
       folder: the store or release.
       descriptions: every visible study by name, sorted.
-      envelopes: valid envelopes, by study name.
-      commits: commits of studies without a valid envelope, by study name.
+      envelopes: envelopes by study name.
       waiting: names of requested studies that are not visible yet.
       rule: rule that defines the answers.
     """
@@ -37,28 +35,19 @@ class Overview(NamedTuple):
     folder: Folder
     descriptions: Mapping[str, StudyDescription]
     envelopes: Mapping[str, Envelope]
-    commits: Mapping[str, Commit]
     waiting: Sequence[str]
     rule: Rule
 
     def answers(self, target: Target, names: Container[str]) -> dict[str, Answer]:
         """Returns the answers by study name. Studies that never reached the target are omitted."""
-        enveloped, others = self._split(names)
-        by_name = envelope.answers(enveloped, target, self.rule)
-        by_name |= scan.find_answers(others, target, self.rule)
-        return by_name
+        return envelope.answers(self._named(names), target, self.rule)
 
     def lowest(self, metric: str, names: Container[str]) -> dict[str, float]:
         """Returns the lowest value of a metric over the trials that the rule counts, by study name."""
-        enveloped, others = self._split(names)
-        by_name = envelope.lowest(enveloped, metric, self.rule)
-        by_name |= scan.lowest(others, metric, self.rule)
-        return by_name
+        return envelope.lowest(self._named(names), metric, self.rule)
 
-    def _split(self, names: Container[str]) -> tuple[list[Envelope], list[Commit]]:
-        """Returns the envelopes of the named studies that have a valid one, and the commits of the others."""
-        enveloped = [each for name, each in self.envelopes.items() if name in names]
-        return enveloped, [commit for name, commit in self.commits.items() if name in names]
+    def _named(self, names: Container[str]) -> list[Envelope]:
+        return [stored for name, stored in self.envelopes.items() if name in names]
 
 
 @in_snapshot
@@ -68,41 +57,37 @@ def survey(folder: Folder, rule: Rule = MINIMUM) -> Overview:
     Raises:
       BadInput: there is no store, its schema is newer, or it is damaged.
     """
-    try:
-        return retry(lambda: _survey(folder, rule))
-    except FileNotFoundError as error:
-        raise Damaged(
-            f"{error.filename or error} is missing. Check everything with `python -m results verify`."
-        ) from None
+    return retry(lambda: _survey(folder, rule))
 
 
 def _survey(folder: Folder, rule: Rule) -> Overview:
-    studies = {}
+    envelopes = {}
     waiting = []
     if folder.is_dir() and not (folder / MANIFEST).exists():
         names = sorted(name for name in _names(folder) if not name.startswith("."))
         fetch_commits(folder, names, "envelope")
         for name in names:
-            each = _newest_envelope(folder, name, rule) or newest_commit(folder, name)
-            if each:
-                studies[name] = each
+            if stored := _newest_envelope(folder, name, rule):
+                envelopes[name] = stored
+            elif commit := newest_commit(folder, name):
+                envelopes[name] = _built_envelope(commit, rule)
             elif list_study(folder / name).plans:
                 waiting.append(name)
-    if not studies:  # a release, or an error that this call reports
-        studies = {commit.name: _listed_envelope(commit, rule) or commit for commit in store.catalogue(folder)}
-    return Overview(
-        folder,
-        {name: each.description if isinstance(each, Envelope) else _describe(each) for name, each in studies.items()},
-        {name: each for name, each in studies.items() if isinstance(each, Envelope)},
-        {name: each for name, each in studies.items() if isinstance(each, Commit)},
-        waiting,
-        rule,
-    )
+    if not envelopes:  # a release, or an error that this call reports
+        for commit in store.catalogue(folder):
+            envelopes[commit.name] = _listed_envelope(commit, rule) or _built_envelope(commit, rule)
+    return Overview(folder, {name: stored.description for name, stored in envelopes.items()}, envelopes, waiting, rule)
 
 
-def _describe(commit: Commit) -> StudyDescription:
-    studies, trials = read_table(commit, "studies"), read_table(commit, "trials")
-    return of_study(commit.study, studies, trials, commit.metrics, commit.files["measurements"].rows)
+def _built_envelope(commit: Commit, rule: Rule) -> Envelope:
+    """Builds the envelope of a study that does not have a valid one."""
+    hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
+    tables = Piece(*(read_table(commit, table) for table in TABLES))
+    content, _ = envelope.build(commit.study, tables, hashes)
+    built = envelope.parse(content, " ".join(hashes.values()).encode(), rule)
+    if built is None:
+        raise Damaged(f"{commit.name} cannot be described. Check everything with `python -m results verify`.")
+    return built
 
 
 def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
@@ -113,8 +98,8 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
     try:
         record = _content(folder, name, newest, durable.RECORD_BYTES)
         file = newest.replace("commit", "envelope").replace(".json", ".arrow")
-        for most in (ENOUGH, MOST_ENVELOPE) if rule.first is None else (MOST_ENVELOPE,):
-            parsed = envelope.parse(_content(folder, name, file, most), record, rule)
+        for size in (ENOUGH, MOST_ENVELOPE) if rule.first is None else (MOST_ENVELOPE,):
+            parsed = envelope.parse(_content(folder, name, file, size), record, rule)
             if parsed and parsed.description.study == name:
                 return parsed
     except (OSError, MemoryError):  # missing, not a regular file, or far too large

@@ -44,9 +44,9 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
     trials = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pydict()
     trials["at"] = {trial: row for row, trial in enumerate(trials["trial"])}
     common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
-    own = targets(study)
-    if own:
-        return [common | _answered(commit, study, target, trials, tables) for target in own]
+    goals = targets(study)
+    if goals:
+        return [common | _answered(commit, study, target, trials, tables) for target in goals]
     chosen = _chosen(trials, tables.measurements)
     if chosen is None:
         return [common]
@@ -57,9 +57,9 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
 def table(rows: Iterable[Row]) -> pa.Table:
     """Returns the points table, sorted by study and target: the columns ``POINTS``, then metaparameters."""
     ordered = sorted(rows, key=lambda row: (row["study"], row.get("target_metric") or "", row.get("target_value") or 0))
-    known = [column.name for column in POINTS]
-    tuned = sorted({name for row in ordered for name in row} - set(known))
-    data = {name: [row.get(name) for row in ordered] for name in (*known, *tuned)}
+    names = [column.name for column in POINTS]
+    tuned = sorted({name for row in ordered for name in row} - set(names))
+    data = {name: [row.get(name) for row in ordered] for name in (*names, *tuned)}
     return schema.build(POINTS, data, dict.fromkeys(tuned, pa.float64()))
 
 
@@ -93,7 +93,7 @@ def _counts(trials: Trials) -> Row:
 
 def _in_role(role: str, trials: Trials, column: str) -> list[Any]:
     """Returns the values of a column for the trials with a given role."""
-    return [value for value, own in zip(trials[column], trials["role"], strict=True) if own == role]
+    return [value for value, trial_role in zip(trials[column], trials["role"], strict=True) if trial_role == role]
 
 
 def _of_runs(runs: pa.Table) -> Row:
@@ -113,8 +113,8 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, table
     answer = at_target.of(searched).answer()
     row = {"target_metric": target.metric, "target_value": target.value}
     if answer is None:
-        known = target.metric in tables.measurements.column_names
-        return row | (_not_within(trials, searched) if known else {})
+        is_measured = target.metric in tables.measurements.column_names
+        return row | (_not_within(trials, searched) if is_measured else {})
     row |= {"reached": True, "steps_low": answer.steps_low, "steps_high": answer.steps_high}
     size = plan_columns.names(study)["batch_size"]
     row["examples"] = answer.steps_high * size if size else None
@@ -172,15 +172,15 @@ def _chosen(trials: Trials, measured: pa.Table) -> int | None:
         return None
     trial = measured["trial"].to_numpy()
     values = [measured[name].to_numpy() for name in CHOOSING if name in measured.column_names]
-    value = next((each for each in values if not np.isnan(each).all()), None)
+    value = next((column for column in values if not np.isnan(column).all()), None)
     if value is None:
         return None
     last = np.flatnonzero(np.append(trial[1:] != trial[:-1], True))
     recall = dict(zip(trial[last].tolist(), (np.float32(1) - value[last]).tolist(), strict=True))
     for wanted in ("COMPLETE", "INCOMPLETE"):
-        own = [i for i in recall if trials["status"][trials["at"][i]] == wanted]
-        if own:
-            return max(own, key=lambda i: (-math.inf if math.isnan(recall[i]) else recall[i], -i))
+        candidates = [i for i in recall if trials["status"][trials["at"][i]] == wanted]
+        if candidates:
+            return max(candidates, key=lambda i: (-math.inf if math.isnan(recall[i]) else recall[i], -i))
     return None
 
 
@@ -189,7 +189,7 @@ def _median_seconds(chosen: int, trials: Trials, tables: Piece) -> float | None:
     runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
     if runs.get(trials["run"][trials["at"][chosen]], True):
         return None
-    own = tables.measurements["trial"].to_numpy() == chosen
-    rows, columns = (tables.measurements[name].to_numpy()[own] for name in HALVES)
+    is_chosen = tables.measurements["trial"].to_numpy() == chosen
+    rows, columns = (tables.measurements[name].to_numpy()[is_chosen] for name in HALVES)
     seconds = [float(str(value)) for value in rows + columns if math.isfinite(value)]  # float32 digits, as decimals
     return float(statistics.median(seconds)) if seconds else None

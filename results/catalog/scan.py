@@ -1,13 +1,11 @@
 """Scans the files of studies, one study at a time, to determine when trials reached a target."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
 from results.plans.study import Target
 from results.rules import answers, confirmation
-from results.rules.answers import MINIMUM, Answer, Reached, Rule
+from results.rules.answers import MINIMUM, Reached, Rule
 from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit, read_columns
 
@@ -24,28 +22,8 @@ def reached(commit: Commit, target: Target, rule: Rule = MINIMUM, role: str | No
     Raises:
       Damaged: a file cannot be read.
     """
-    found = answers.of_table(_measured(commit, target.metric), target, rule)
-    return found.where(_counts(commit, found.trial, rule, role))
-
-
-def find_answers(commits: Sequence[Commit], target: Target, rule: Rule = MINIMUM) -> dict[str, Answer]:
-    """Returns the answer of each study that has one, by name."""
-    every = {commit.name: reached(commit, target, rule).answer() for commit in commits}
-    return {name: answer for name, answer in every.items() if answer}
-
-
-def lowest(commits: Sequence[Commit], metric: str, rule: Rule = MINIMUM) -> dict[str, float]:
-    """Returns the lowest value of a metric over the search trials that ``rule`` counts, by study name."""
-    values = {}
-    for commit in commits:
-        measured = _measured(commit, metric)
-        if metric not in measured.column_names:
-            continue
-        value = measured[metric].to_numpy()
-        value = value[np.isfinite(value) & _counts(commit, measured["trial"].to_numpy(), rule, SEARCH)]
-        if len(value):
-            values[commit.name] = float(str(value.min()))  # with the digits of the column's own type
-    return values
+    first = answers.of_table(_measured(commit, target.metric), target, rule)
+    return first.where(_counts(commit, first.trial, rule, role))
 
 
 def _measured(commit: Commit, metric: str) -> pa.Table:

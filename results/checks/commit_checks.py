@@ -1,8 +1,9 @@
 """Checks the commits of a study: listed files exist, tables are consistent with the plan, and ledgers add up."""
 
 import hashlib
-from collections.abc import Container, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Container, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -10,75 +11,51 @@ from results import bounds, durable
 from results.aliases import Fields, Json
 from results.bad_input import BadInput, TooOld
 from results.checks import table_checks
-from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, sha256, symptom
+from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, symptom
 from results.checks.table_checks import Rows
 from results.durable import Damaged, Folder
 from results.plans import schema
-from results.plans.kinds import KINDS, from_plan
+from results.plans.kinds import KINDS, study_of
 from results.plans.plan import Plan
-from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
+from results.plans.trial_request import TrialRequest
 from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
-from results.storage import claims, compaction, envelope
-from results.storage.commits import Commit, File, check_rows, commit_of, record_of
+from results.storage import compaction, envelope
+from results.storage.commit_records import File, commit_of, record_of
+from results.storage.commits import Commit, check_rows
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
-from results.storage.parts import Listing, claim_file, commit_file, confirm_file, plan_file, table_file
+from results.storage.parts import claim_file, commit_file, confirm_file, plan_file, table_file
+from results.storage.state import join_endings
 
 IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
 
 Source: TypeAlias = pa.Buffer | Folder
 
 
-def study_of(plan: Any, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
-    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another study."""
-    try:
-        study = from_plan(plan, trials, repeats, name)
-        derived = study.name
-    except BadInput:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        raise BadInput("holds an invalid plan") from None
-    if derived != name:
-        raise BadInput(f"holds the plan of another study, {derived[:100]}")
-    return study
-
-
 def commits(
-    folder: Folder,
-    listing: Listing,
-    records: Fields,
-    files: Mapping[str, Entry],
-    findings: Findings,
-    on_bytes: OnBytes,
-    *,
-    rebuild: bool,
+    findings: Findings, records: Fields, files: Mapping[str, Entry], on_bytes: OnBytes, *, rebuild: bool
 ) -> set[str]:
     """Checks every commit and its files, newest first. Returns the names of all files listed in the records.
 
     The tables of the newest commit are checked too, provided that they have the listed hashes. Rebuilding the envelope
     takes ten times as long as all other checks together.
     """
-    listed = set()
-    for number in reversed(listing.commits):
+    folder, listed = findings.place, set()
+    for number in reversed(findings.listing.commits):
         path, record = folder / commit_file(number), records[commit_file(number)]
         if record is None:
             continue
         try:
             commit = commit_of(record, folder, path)
-            same = findings.plans.get(commit.trials) == commit.plan and not commit.repeats.confirm
-            study = (
-                findings.studies[commit.trials]
-                if same
-                else study_of(commit.plan, commit.trials, folder.name, commit.repeats)
-            )
+            study = study_of(commit.plan, commit.trials, folder.name, commit.repeats)
         except TooOld:
             raise
         except BadInput as error:
-            findings.fault(path, symptom(error, path))
+            findings.fault(path, symptom(error, path, folder.name))
             continue
-        differences = list(_unlike(record, commit, number, folder, listing, findings))
+        differences = list(_unlike(record, commit, number, findings))
         findings.faults += [Fault(path, difference) for difference in differences]
         if differences:
             continue
@@ -95,47 +72,39 @@ def commits(
             if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
         }
         if set(TABLES) <= sources.keys():
-            valid = runs(listing, findings)
-            findings.faults += content_faults(commit, study, path, sources, findings.endings, valid, rebuild=rebuild)
+            findings.faults += content_faults(
+                commit, study, path, sources, findings.endings, findings.runs, rebuild=rebuild
+            )
             findings.believed += "envelope" in sources and not rebuild
             findings.commit = commit
     return listed
 
 
-def runs(listing: Listing, findings: Findings) -> frozenset[int] | None:
-    """Returns the possible claim numbers of runs, or None if a claim is damaged."""
-    if len(findings.claims) < len(listing.claims):
-        return None
-    return frozenset(number for number, claim in findings.claims.items() if claim.purpose != "commit")
-
-
-def rebuild_record(
-    folder: Folder, number: int, parts: int, plan: Fields, request: TrialRequest, runs: frozenset[int] | None
-) -> Json | None:
+def rebuild_record(findings: Findings, number: int, parts: int, study: Plan, request: TrialRequest) -> Json | None:
     """Rebuilds a lost commit record from its tables. Returns None unless the tables are valid and match the envelope.
 
     Args:
-      folder: the study's folder.
+      findings: findings of a check of the study's folder.
       number: commit number.
       parts: number of parts in the commit.
-      plan: the study's plan.
+      study: the study.
       request: a request that the commit may have fulfilled.
-      runs: valid run numbers, or None if unknown.
     """
+    folder = findings.place
     names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
     try:
-        study = study_of(plan, request.trials, folder.name, request.repeats)
+        study = study.with_request(request)
         sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
         rows["envelope"] = len(envelope.read(sources["envelope"]))
-        endings = outcomes(table_checks.cached_parquet_rows(parquet["trials"]))
+        endings = outcomes(table_checks.parquet_rows(parquet["trials"], cached=True))
         metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
         commit = Commit(
             name=folder.name,
             number=number,
             parts=parts,
-            plan=plan,
+            plan=study.plan(),
             trials=request.trials,
             files={
                 table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
@@ -145,7 +114,7 @@ def rebuild_record(
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content_faults(commit, study, folder, sources, {}, runs):
+        if content_faults(commit, study, folder, sources, {}, findings.runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # readers of untrusted files can raise any exception
@@ -162,11 +131,11 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
         with findings.reading(file.path):
             source = file.path
             if file.bytes > IN_MEMORY:
-                digest = sha256(file.path, on_bytes)
+                digest = durable.sha256(file.path)
             else:
                 data = file.path.read_bytes()
-                on_bytes(len(data))
                 source, digest = pa.py_buffer(data), hashlib.sha256(data).hexdigest()
+            on_bytes(file.bytes)
             if digest == file.sha256:
                 return source
             findings.fault(file.path, TORN, torn=True)
@@ -194,26 +163,52 @@ def content_faults(
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
-    rows = {}
-    faults = []
+
+    def read(table: str) -> Rows:
+        parquet = _open(sources[table])
+        check_planned(commit, study, table, parquet.metadata.num_rows)
+        is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
+        rows = table_checks.parquet_rows(parquet, cached=is_small)
+        if rows.length != commit.files[table].rows:
+            raise Damaged(f"holds {rows.length:,} rows but is listed with {commit.files[table].rows:,}")
+        return rows
+
+    stored = (lambda: sources["envelope"]) if "envelope" in sources else None
+    return table_faults(commit, study, record, read, stored, endings, runs, rebuild=rebuild)
+
+
+def table_faults(
+    commit: Commit,
+    study: Plan,
+    record: Folder,
+    read: Callable[[str], Rows],
+    stored: Callable[[], Source] | None,
+    endings: Endings,
+    runs: frozenset[int] | None,
+    *,
+    rebuild: bool,
+) -> list[Fault]:
+    """Returns the faults in a commit's tables and envelope. See ``content_faults`` for the other arguments.
+
+    Args:
+      commit, study, record, endings, runs, rebuild: see ``content_faults``.
+      read: function that returns the rows of a table, or raises Damaged.
+      stored: function that returns the envelope. By default, the envelope is not checked.
+    """
+    rows, faults = {}, []
     for table in TABLES:
-        file = commit.files[table]
+        path = commit.files[table].path
         try:
-            parquet = _open(sources[table])
-            check_planned(commit, study, table, parquet.metadata.num_rows)
-            is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
-            rows[table] = (table_checks.cached_parquet_rows if is_small else table_checks.parquet_rows)(parquet)
+            rows[table] = read(table)
+        except FileNotFoundError:
+            faults.append(Fault(path, "is missing"))
         except Damaged as error:
-            faults.append(Fault(file.path, str(error).removeprefix(f"{file.path} ")))
-            continue
+            faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
         except Exception as error:  # reading an untrusted file can raise any exception
-            faults.append(Fault(file.path, f"is not a readable Parquet file ({brief(error)})"))
-            continue
-        if rows[table].length != file.rows:
-            faults.append(Fault(file.path, f"holds {rows[table].length:,} rows but is listed with {file.rows:,}"))
+            faults.append(Fault(path, f"is not a readable Parquet file ({brief(error)})"))
     faults = faults or row_faults(commit, study, record, rows, endings, runs)
-    if "envelope" in sources and not faults:
-        faults = envelope_faults(commit, study, sources["envelope"], rows if rebuild else None)
+    if stored is not None and not faults:
+        faults = envelope_faults(commit, study, stored(), rows if rebuild else None)
     return faults
 
 
@@ -276,9 +271,9 @@ def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
     else:
         check_rows(table, file.path, file.bytes, rows)
     if table == "measurements":
-        most = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
-        if rows > most:
-            raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {most:,}")
+        limit = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
+        if rows > limit:
+            raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {limit:,}")
 
 
 def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
@@ -302,8 +297,8 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
         if envelope.has_empty_interval(table):
             return [Fault(file.path, "has an empty interval, which is impossible")]
         if rows is not None:
-            whole = _piece(rows, envelope.NEEDED)
-            if not envelope.is_same(envelope.build(study, whole, hashes)[0], table):
+            piece = _piece(rows, envelope.NEEDED)
+            if not envelope.is_same(envelope.build(study, piece, hashes)[0], table):
                 return [Fault(file.path, "does not match the tables listed with it")]
     except Exception as error:  # reading an untrusted file can raise any exception
         return [Fault(file.path, f"is not a readable envelope ({brief(error)})")]
@@ -312,14 +307,14 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
 
 def outcomes(rows: Rows) -> Endings:
     """Returns the ending of each trial, by id."""
-    return claims.join_endings(rows.read(["trial", *TrialEnding._fields]))
+    return join_endings([rows.read(["trial", *TrialEnding._fields])])
 
 
 def _buffer(source: Source) -> pa.Buffer:
     """Returns a file as a buffer. A local file is memory-mapped."""
     if isinstance(source, pa.Buffer):
         return source
-    return durable.system(source).buffer(source)
+    return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())
 
 
 def _open(source: Source) -> bounds.Parquet:
@@ -327,10 +322,9 @@ def _open(source: Source) -> bounds.Parquet:
     return bounds.Parquet(pa.BufferReader(_buffer(source)))
 
 
-def _unlike(
-    record: Fields, commit: Commit, number: int, folder: Folder, listing: Listing, findings: Findings
-) -> Iterator[str]:
+def _unlike(record: Fields, commit: Commit, number: int, findings: Findings) -> Iterator[str]:
     """Yields the differences between a commit record and the record that would be written for this study and number."""
+    folder = findings.place
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
     names = {table: file["file"] for table, file in record["files"].items()}
@@ -343,11 +337,11 @@ def _unlike(
         yield "differs from the record that this software would write"
     if number in findings.claims and findings.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
         yield f"holds {commit.parts} parts, which does not match {claim_file(number)}"
-    if commit.trials not in listing.plans:
+    if commit.trials not in findings.listing.plans:
         missing = "is missing, although a commit has this number of trials"
         findings.fault(folder / plan_file(commit.trials), missing, torn=True)
-    elif findings.plans.get(commit.trials, commit.plan) != commit.plan:
+    elif commit.trials in findings.studies and findings.studies[commit.trials].plan() != commit.plan:
         yield f"contradicts the plan in {plan_file(commit.trials)}"
-    if commit.repeats.confirm and commit.repeats not in listing.confirms:
+    if commit.repeats.confirm and commit.repeats not in findings.listing.confirms:
         missing = "is missing, although a commit has this number of repeats"
         findings.fault(folder / confirm_file(commit.repeats), missing, torn=True)

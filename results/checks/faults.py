@@ -3,28 +3,27 @@
 import collections
 import contextlib
 import dataclasses
-import hashlib
 import re
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from results import durable
-from results.aliases import Fields, OnCount
+from results.aliases import OnCount
 from results.bad_input import BadInput, printable
 from results.catalog.point_rows import Row
 from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.trial_request import Repeats
 from results.rules.ledger import Endings, Ledger
+from results.storage import parts
 from results.storage.commits import Commit
 from results.storage.folders import Entry
-from results.storage.parts import Part
+from results.storage.parts import Listing, Part
 
 OnBytes = OnCount
 
 TORN = "is not what was written: torn, or a byte has changed"
-CHUNK = 1 << 18  # small enough to stay in the processor's cache between reading and hashing
 
 
 class Fault(NamedTuple):
@@ -63,7 +62,8 @@ class Findings:
       leftovers: number of unnecessary but harmless files, by kind.
       files, bytes: number and total size of the checked files.
       ledger: ledger of the study, which includes uncommitted parts.
-      plans, studies: intact plans, by number of trials.
+      listing: names in the study's folder.
+      studies: studies with intact plans, by number of trials.
       confirms: intact requests for repeats of the best trials.
       claims: intact claims, by number.
       commit: newest commit whose files are all intact.
@@ -80,7 +80,7 @@ class Findings:
     files: int = 0
     bytes: int = 0
     ledger: Ledger | None = None
-    plans: dict[int, Fields] = dataclasses.field(default_factory=dict)
+    listing: Listing = dataclasses.field(default_factory=lambda: parts.listing(()))
     studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
     confirms: list[Repeats] = dataclasses.field(default_factory=list)
     claims: dict[int, ClaimRecord] = dataclasses.field(default_factory=dict)
@@ -95,6 +95,18 @@ class Findings:
     def cutoffs(self) -> dict[int, int]:
         """The cutoff of each intact claim (a number of parts), by claim number."""
         return {number: claim.parts for number, claim in self.claims.items()}
+
+    @property
+    def merged(self) -> int:
+        """The number of parts in the commit."""
+        return self.commit.parts if self.commit else 0
+
+    @property
+    def runs(self) -> frozenset[int] | None:
+        """The possible claim numbers of runs, or None if a claim is damaged."""
+        if len(self.claims) < len(self.listing.claims):
+            return None
+        return frozenset(number for number, claim in self.claims.items() if claim.purpose != "commit")
 
     def fault(self, path: Folder, what: str, *, torn: bool = False) -> None:
         self.faults.append(Fault(path, what, torn))
@@ -115,24 +127,15 @@ class Findings:
             self.leftovers["temporary"] += 1
 
 
-def sha256(path: Folder, on_bytes: OnBytes, until: int | None = None) -> str:
-    """Returns the hex hash of a file, or of its first ``until`` bytes."""
-    digest, buffer, remaining = hashlib.sha256(), memoryview(bytearray(CHUNK)), until
-    with path.open("rb") as stream:
-        file: Any = stream
-        while count := file.readinto(buffer if remaining is None or remaining > CHUNK else buffer[:remaining]):
-            digest.update(buffer[:count])
-            on_bytes(count)
-            remaining = None if remaining is None else remaining - count
-    return digest.hexdigest()
-
-
 def brief(error: Exception) -> str:
     """Shortens an error to one line. Includes the name of its type unless the error is one of ours."""
     words = (str(error).splitlines() or [""])[0]
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
 
 
-def symptom(error: BadInput, path: Folder) -> str:
-    """Returns the first sentence of an error, without the leading path and the remedy."""
-    return re.split(r"; |\. ", str(error).removeprefix(f"{path} "))[0]
+def symptom(error: BadInput, *subjects: object) -> str:
+    """Returns the first sentence of an error, without a leading subject (such as a path) and the remedy."""
+    text = str(error)
+    for subject in subjects:
+        text = text.removeprefix(f"{subject} ")
+    return re.split(r"; |\. ", text)[0]

@@ -49,7 +49,7 @@ def _wrong_rows(stored: pa.Table, derived: pa.Table) -> list[str]:
     if not stored.schema.equals(derived.schema):
         return ["has unexpected columns"]
     keys, wanted = (
-        list(zip(*(each[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for each in (stored, derived)
+        list(zip(*(table[name].to_pylist() for name in KEYS[POINTS]), strict=True)) for table in (stored, derived)
     )
     if keys == wanted:
         return []
@@ -57,8 +57,8 @@ def _wrong_rows(stored: pa.Table, derived: pa.Table) -> list[str]:
         return ["has a study twice with the same target"]
     if missing := set(wanted) - set(keys):
         study, metric, value = min(missing, key=str)
-        at = f" at {metric} {decimal(value)}" if metric else ""
-        return [f"lacks {study}{at}" if any(study == key[0] for key in keys) else f"lacks the study {study}"]
+        target = f" at {metric} {decimal(value)}" if metric else ""
+        return [f"lacks {study}{target}" if any(study == key[0] for key in keys) else f"lacks the study {study}"]
     if extra := set(keys) - set(wanted):
         study = min(extra, key=str)[0]
         is_known = any(study == key[0] for key in wanted)
@@ -123,7 +123,7 @@ def _wrong_fit(value: Any, low: Any, high: Any, verdict: Any, doubts: Any) -> It
     if (value is None) == (verdict == "identified"):
         yield "a critical batch size that contradicts its verdict"
     ends = VERDICTS.get(verdict, (None, None))
-    if any(there and end is None for there, end in zip(ends, (low, high), strict=True)):
+    if any(is_required and end is None for is_required, end in zip(ends, (low, high), strict=True)):
         yield "an interval that contradicts its verdict"
     order = [end for end in (low, value, high) if end is not None]
     if not all(0 < end < float("inf") for end in order) or order != sorted(order):

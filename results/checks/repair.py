@@ -14,6 +14,7 @@ All intact files of a study are kept. The next sweep or import of the study adds
 - A request for repeats of the best trial is rebuilt from its name.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -24,16 +25,18 @@ from results import durable, store
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, number_of, printable
 from results.checks import commit_checks, release_checks, study_checks, verify
-from results.checks.commit_checks import study_of
 from results.checks.faults import Findings
 from results.durable import Folder
 from results.located import located
 from results.plans import schema
+from results.plans.kinds import study_of
+from results.plans.plan import Plan
 from results.plans.trial_request import NO_REPEATS, TrialRequest
 from results.printing import Report
 from results.storage import compaction, parts
 from results.storage.claims import Claim, claim_bytes
-from results.storage.commits import commit_of, list_study
+from results.storage.commit_records import commit_of
+from results.storage.commits import list_study
 from results.storage.compaction import Piece
 from results.storage.folders import entries
 from results.storage.parts import Listing, Part, claim_file, commit_file, commit_number, plan_file, table_file
@@ -52,13 +55,6 @@ class Action(NamedTuple):
 
     line: str
     fence: bool = False
-
-
-class PlanRequest(NamedTuple):
-    """A plan and the requested number of trials."""
-
-    plan: Fields
-    trials: int
 
 
 @located
@@ -121,62 +117,56 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
                 os.truncate(folder / study_checks.LOCK, 0)  # a regular file, because it could be locked
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
-        while actions := list(_round(folder, study_checks.check(folder))):
+        while actions := _round(study_checks.check(folder)):
             yield from (action.line for action in actions)
             fence |= any(action.fence for action in actions)
         after = study_checks.check(folder)
         newest = max(after.claims, default=0)
-        fence |= newest > 0 and after.claims[newest].parts > _count(after, list_study(folder))
+        fence |= newest > 0 and after.claims[newest].parts > _count(after)
         fence |= any(fault.torn and fault.path == folder / commit_file(newest) for fault in after.faults)
         if fence:
-            yield from _add_fence(folder, after)
+            yield from _add_fence(after)
         yield from _envelopes(folder, after)
 
 
-def _round(folder: Path, findings: Findings) -> list[Action]:
+def _round(findings: Findings) -> list[Action]:
     """Runs one round of repairs. Faults that this round uncovers are handled in the next round."""
-    listing = list_study(folder)
-    torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path.parent == folder}
-    plan = _plan(folder, findings, listing)
-    actions = [*_plans(folder, torn, listing, plan), *_confirms(folder, torn)]
-    actions += [*_claims(folder, findings, listing), *_records(folder, findings, torn, listing, plan)]
-    actions = actions or list(_commits(folder, torn))
-    actions = actions or list(_parts(folder, findings, torn, listing, plan))
-    return actions or list(_holes(folder, findings, listing) if plan else ())
+    torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path != findings.place}
+    study = _study(findings)
+    actions = [*_requests(findings, torn, study), *_claims(findings), *_records(findings, torn, study)]
+    actions = actions or list(_commits(findings.place, torn))
+    actions = actions or list(_parts(findings, torn, study))
+    return actions or list(_holes(findings) if study else ())
 
 
-def _plans(folder: Path, torn: Torn, listing: Listing, plan: PlanRequest | None) -> Iterator[Action]:
-    """Repairs temporary files and plans."""
+def _requests(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Action]:
+    """Repairs temporary files, plans and requests for repeats, which are rebuilt from their names."""
     for name, what in torn.items():
-        path = folder / name
-        if name.startswith(durable.TEMPORARY):
+        path, named = findings.place / name, parts.listing([name])
+        if name.startswith(durable.TEMPORARY) or (named.plans and not study):
             path.unlink(missing_ok=True)
-            yield Action(f"{path}: dropped; it {what}")
-        elif parts.listing([name]).plans:
-            if plan:
-                durable.replace(path, durable.seal({"trials": parts.listing([name]).plans[0], "plan": plan.plan}))
-            else:
-                path.unlink(missing_ok=True)
-            yield Action(f"{path}: {'rebuilt' if plan else 'dropped, because no other file has the plan'}; it {what}")
-    if plan and plan.trials not in listing.plans and plan_file(plan.trials) not in torn:
-        path = folder / plan_file(plan.trials)
-        durable.create(path, durable.seal({"trials": plan.trials, "plan": plan.plan}))
+            yield Action(f"{path}: dropped{', because no other file has the plan' if named.plans else ''}; it {what}")
+        elif named.plans and study:
+            durable.replace(path, _plan_record(study, named.plans[0]))
+            yield Action(f"{path}: rebuilt; it {what}")
+        for repeats in named.confirms:
+            durable.replace(path, durable.seal(repeats.record()))
+            yield Action(f"{path}: rebuilt; it {what}")
+    if study and study.trials not in findings.listing.plans and plan_file(study.trials) not in torn:
+        path = findings.place / plan_file(study.trials)
+        durable.create(path, _plan_record(study, study.trials))
         yield Action(f"{path}: rebuilt; it was missing")
 
 
-def _confirms(folder: Path, torn: Torn) -> Iterator[Action]:
-    """Rebuilds requests for repeats from their names."""
-    for name, what in torn.items():
-        for repeats in parts.listing([name]).confirms:
-            durable.replace(folder / name, durable.seal(repeats.record()))
-            yield Action(f"{folder / name}: rebuilt; it {what}")
+def _plan_record(study: Plan, trials: int) -> bytes:
+    return durable.seal({"trials": trials, "plan": study.plan()})
 
 
-def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
+def _claims(findings: Findings) -> Iterator[Action]:
     """Rebuilds torn or missing claims with their cutoffs, newest first."""
-    known = findings.cutoffs
+    folder, listing, cutoffs = findings.place, findings.listing, findings.cutoffs
     untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so they are kept
-    torn = [number for number in listing.claims if number not in known and claim_file(number) not in untouched]
+    torn = [number for number in listing.claims if number not in cutoffs and claim_file(number) not in untouched]
     numbers = sorted([*torn, *study_checks.missing_claims(listing)], reverse=True)
     for number in numbers if len(numbers) <= MOST_ANEW else []:
         seqs = [part.seq for part in listing.parts if part.token == number]
@@ -186,46 +176,42 @@ def _claims(folder: Path, findings: Findings, listing: Listing) -> Iterator[Acti
             cutoff, purpose = commit_of(record, folder, path).parts, "commit"
         elif seqs:
             cutoff = min(seqs)  # the number of the first part under a claim is its cutoff
-        elif number + 1 in known:
-            cutoff = known[number + 1]  # the claim wrote no parts, so the next one has the same cutoff
+        elif number + 1 in cutoffs:
+            cutoff = cutoffs[number + 1]  # the claim wrote no parts, so the next one has the same cutoff
         else:
-            cutoff = _count(findings, listing)
-        known[number] = cutoff
+            cutoff = _count(findings)
+        cutoffs[number] = cutoff
         path = folder / claim_file(number)
         was = "was torn" if path.exists() else "was missing"
         durable.replace(path, claim_bytes(number, cutoff, purpose))
         yield Action(f"{path}: rebuilt with a cutoff of {cutoff} parts; it {was}", fence=True)
 
 
-def _records(
-    folder: Path, findings: Findings, torn: Torn, listing: Listing, plan: PlanRequest | None
-) -> Iterator[Action]:
+def _records(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Action]:
     """Rebuilds the newest commit record if it is torn or missing."""
     for number in sorted(findings.claims, reverse=True):
-        path, claim = folder / commit_file(number), findings.claims[number]
-        if number in listing.commits and path.name not in torn:
+        path, claim = findings.place / commit_file(number), findings.claims[number]
+        if number in findings.listing.commits and path.name not in torn:
             return  # older records were replaced
-        is_lost = path.name in torn or _count(findings, listing) < claim.parts
-        if plan is None or not is_lost or claim.purpose not in ("commit", "merge"):
+        is_lost = path.name in torn or _count(findings) < claim.parts
+        if study is None or not is_lost or claim.purpose not in ("commit", "merge"):
             continue
-        for request in _possible_requests(plan, listing):
-            runs = commit_checks.runs(listing, findings)
-            record = commit_checks.rebuild_record(folder, number, claim.parts, plan.plan, request, runs)
+        for request in _possible_requests(study, findings.listing):
+            record = commit_checks.rebuild_record(findings, number, claim.parts, study, request)
             if record is not None:
                 durable.replace(path, durable.seal(record))
-                what = torn.get(path.name, "was missing")
-                yield Action(f"{path}: rebuilt from its tables and envelope; it {what}")
+                yield Action(f"{path}: rebuilt from its tables and envelope; it {torn.get(path.name, 'was missing')}")
                 return
 
 
-def _possible_requests(plan: PlanRequest, listing: Listing) -> list[TrialRequest]:
+def _possible_requests(study: Plan, listing: Listing) -> list[TrialRequest]:
     """Returns every request that a commit may have fulfilled, largest first."""
-    trials = sorted({plan.trials, *listing.plans}, reverse=True)
+    trials = sorted({study.trials, *listing.plans}, reverse=True)
     confirms = sorted({NO_REPEATS, *listing.confirms}, reverse=True)
-    return [TrialRequest(each, repeats) for each in trials for repeats in confirms]
+    return [TrialRequest(count, repeats) for count in trials for repeats in confirms]
 
 
-def _commits(folder: Path, torn: Torn) -> Iterator[Action]:
+def _commits(folder: Folder, torn: Torn) -> Iterator[Action]:
     """Drops torn commit records, and those that list a torn or missing file."""
     for name, what in torn.items():
         number = commit_number(name)
@@ -237,31 +223,28 @@ def _commits(folder: Path, torn: Torn) -> Iterator[Action]:
                 yield Action(f"{path}: dropped; {'it' if path.name == name else name} {what}", fence=True)
 
 
-def _parts(
-    folder: Path, findings: Findings, torn: Torn, listing: Listing, plan: PlanRequest | None
-) -> Iterator[Action]:
-    counting = _counting_parts(findings, listing)
-    for part in listing.parts:
+def _parts(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Action]:
+    counting = _counting_parts(findings)
+    for part in findings.listing.parts:
         if part.file not in torn:
             continue
-        path = folder / part.file
-        if plan and part in counting:
+        path, how = findings.place / part.file, "dropped"
+        if study and part in counting:
             durable.replace(path, compaction.part_bytes(EMPTY))
+            how = "replaced by an empty part"
         else:
             path.unlink()
-        how = "replaced by an empty part" if plan and part in counting else "dropped"
         yield Action(f"{path}: {how}; it {torn[part.file]}", fence=True)
 
 
-def _holes(folder: Path, findings: Findings, listing: Listing) -> Iterator[Action]:
+def _holes(findings: Findings) -> Iterator[Action]:
     """Fills gaps in the numbering of parts with empty parts."""
-    present = {part.seq for part in _counting_parts(findings, listing)}
-    merged = findings.commit.parts if findings.commit else 0
-    missing = [seq for seq in range(merged, max(present, default=0)) if seq not in present]
+    present = {part.seq for part in _counting_parts(findings)}
+    missing = [seq for seq in range(findings.merged, max(present, default=0)) if seq not in present]
     for seq in missing if len(missing) <= MOST_ANEW else []:
         # The part was written under the last claim that did not count it.
-        token = max((number for number, claim in findings.claims.items() if claim.parts <= seq), default=0)
-        path = folder / Part(seq, token).file
+        token = max((number for number, cutoff in findings.cutoffs.items() if cutoff <= seq), default=0)
+        path = findings.place / Part(seq, token).file
         if token and findings.claims[token].purpose != "commit" and not path.exists():
             durable.create(path, compaction.part_bytes(EMPTY))
             yield Action(f"{path}: rebuilt as an empty part; it was missing", fence=True)
@@ -281,56 +264,49 @@ def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
             yield f"{record}: created with the same tables and an envelope"
 
 
-def _add_fence(folder: Path, findings: Findings) -> Iterator[str]:
+def _add_fence(findings: Findings) -> Iterator[str]:
     """Adds a claim with the current number of parts. This stops all earlier writers."""
-    listing = list_study(folder)
-    number = max(listing.claims, default=0) + 1
-    path = folder / claim_file(number)
-    durable.create(path, claim_bytes(number, _count(findings, listing), "repair"))
+    number = max(findings.listing.claims, default=0) + 1
+    path = findings.place / claim_file(number)
+    durable.create(path, claim_bytes(number, _count(findings), "repair"))
     yield f"{path}: created with the current number of parts, so that earlier writers stop"
 
 
-def _counting_parts(findings: Findings, listing: Listing) -> list[Part]:
-    merged = findings.commit.parts if findings.commit else 0
-    return parts.surviving_parts(listing.parts, findings.cutoffs, merged)
+def _counting_parts(findings: Findings) -> list[Part]:
+    return parts.surviving_parts(findings.listing.parts, findings.cutoffs, findings.merged)
 
 
-def _count(findings: Findings, listing: Listing) -> int:
+def _count(findings: Findings) -> int:
     """Returns the number of parts before the first missing one."""
-    present = {part.seq for part in _counting_parts(findings, listing)}
-    count = findings.commit.parts if findings.commit else 0
+    present = {part.seq for part in _counting_parts(findings)}
+    count = findings.merged
     while count in present:
         count += 1
     return count
 
 
-def _plan(folder: Path, findings: Findings, listing: Listing) -> PlanRequest | None:
-    """Returns the study's plan with the largest number of requested trials, from all intact files."""
-    requests = [PlanRequest(plan, trials) for trials, plan in findings.plans.items()]
+def _study(findings: Findings) -> Plan | None:
+    """Returns the study with the largest number of requested trials, from all intact files."""
+    folder, listing, plans = findings.place, findings.listing, list[tuple[Fields, int]]()
     for number in listing.commits:
         path = folder / commit_file(number)
-        record = _record(path)
-        if record is not None:
+        if (record := _record(path)) is not None:
             commit = commit_of(record, folder, path)
-            requests.append(PlanRequest(commit.plan, commit.trials))
+            plans.append((commit.plan, commit.trials))
     for part in findings.parts:
         studies = compaction.read_part(folder / part.file).studies
         for row in studies.select(["plan", "planned_trials"]).to_pylist():
             trials = max([row["planned_trials"] or 0, *listing.plans])
             if trials and row["plan"]:
-                requests.append(PlanRequest(json.loads(row["plan"]), trials))
-    return max((each for each in requests if _is_of(each.plan, folder)), key=lambda each: each.trials, default=None)
+                plans.append((json.loads(row["plan"]), trials))
+    studies = [*findings.studies.values()]
+    for plan, trials in plans:
+        with contextlib.suppress(BadInput):
+            studies.append(study_of(plan, trials, folder.name))
+    return max(studies, key=lambda study: study.trials, default=None)
 
 
-def _is_of(plan: Fields, folder: Path) -> bool:
-    try:
-        study_of(plan, 1, folder.name)
-    except BadInput:
-        return False
-    return True
-
-
-def _record(path: Path) -> Json | None:
+def _record(path: Folder) -> Json | None:
     """Returns the commit record in a file, or None if the file has changed."""
     try:
         record = durable.read_sealed(path)

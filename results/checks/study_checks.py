@@ -1,6 +1,6 @@
 """Checks a study's folder in a store: every file must be expected and intact, and all parts must exist."""
 
-from collections.abc import Mapping
+import hashlib
 
 import pyarrow.compute as pc
 
@@ -9,10 +9,10 @@ from results.aliases import Fields, Json
 from results.bad_input import BadInput, TooOld
 from results.checks import commit_checks, table_checks
 from results.checks.commit_checks import outcomes
-from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, sha256, symptom
+from results.checks.faults import TORN, ClaimRecord, Fault, Findings, OnBytes, brief, symptom
 from results.durable import RECORD_BYTES, Damaged, Folder
 from results.file_systems.local import LOCK as LOCK
-from results.plans.kinds import from_plan
+from results.plans.kinds import study_of
 from results.plans.trial_request import NO_REPEATS, TrialRequest, largest_request
 from results.rules import ledger
 from results.storage import compaction, parts
@@ -54,20 +54,24 @@ def check(
 def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool) -> Findings:
     findings = Findings(folder)
     files = _files(folder, within, findings)
-    listing = parts.listing(files)
+    findings.listing = listing = parts.listing(files)
     findings.files, findings.bytes = len(files), sum(entry.bytes for entry in files.values())
     records = {
         name: _record(folder / name, files[name], findings, on_bytes) for name in files if name.endswith(".json")
     }
-    _plans(folder, listing, records, findings)
-    _confirms(folder, listing, records, findings)
-    _claims(folder, listing, records, findings)
-    listed = commit_checks.commits(folder, listing, records, files, findings, on_bytes, rebuild=rebuild)
-    _unrecorded(folder, listing, findings)
-    check_parts(folder, listing, files, findings, on_bytes)
+    _plans(records, findings)
+    _confirms(records, findings)
+    _claims(records, findings)
+    listed = commit_checks.commits(findings, records, files, on_bytes, rebuild=rebuild)
+    _unrecorded(findings)
+    check_parts(findings, on_bytes)
     for name in listing.others:
-        if name not in listed:
-            _unlisted(folder / name, listing, findings)
+        if name in listed:
+            pass
+        elif 1 <= (commit_number(name) or 0) <= newest_claim(listing):
+            findings.leftovers["uncommitted"] += 1  # part of an unfinished or replaced commit
+        else:
+            findings.fault(folder / name, "is an unexpected file")
     requests = [TrialRequest(trials, max(findings.confirms, default=NO_REPEATS)) for trials in (0, *listing.plans)]
     if findings.commit:
         requests.append(findings.commit.request)
@@ -109,7 +113,8 @@ def _record(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -
     return None
 
 
-def _plans(folder: Folder, listing: Listing, records: Fields, findings: Findings) -> None:
+def _plans(records: Fields, findings: Findings) -> None:
+    folder, listing = findings.place, findings.listing
     for trials in listing.plans:
         path, record = folder / plan_file(trials), records[plan_file(trials)]
         if record is None:
@@ -118,13 +123,11 @@ def _plans(folder: Folder, listing: Listing, records: Fields, findings: Findings
             findings.fault(path, "is not a plan for the number of trials in its name")
             continue
         try:
-            findings.studies[trials] = commit_checks.study_of(record["plan"], trials, folder.name)
+            findings.studies[trials] = study_of(record["plan"], trials, folder.name)
         except TooOld:
             raise
         except BadInput as error:
-            findings.fault(path, str(error))
-            continue
-        findings.plans[trials] = record["plan"]
+            findings.fault(path, symptom(error, folder.name))
     if not listing.plans and (listing.parts or listing.commits):
         findings.fault(folder, "has no plan, so this study was never requested", torn=True)
     elif not listing.plans and durable.is_leftover(folder):
@@ -133,16 +136,17 @@ def _plans(folder: Folder, listing: Listing, records: Fields, findings: Findings
         findings.leftovers["unplanned"] += 1
 
 
-def _confirms(folder: Folder, listing: Listing, records: Fields, findings: Findings) -> None:
-    for repeats in listing.confirms:
-        path, record = folder / confirm_file(repeats), records[confirm_file(repeats)]
+def _confirms(records: Fields, findings: Findings) -> None:
+    for repeats in findings.listing.confirms:
+        path, record = findings.place / confirm_file(repeats), records[confirm_file(repeats)]
         if record == repeats.record():
             findings.confirms.append(repeats)
         elif record is not None:
             findings.fault(path, "does not request the number of repeats in its name")
 
 
-def _claims(folder: Folder, listing: Listing, records: Fields, findings: Findings) -> None:
+def _claims(records: Fields, findings: Findings) -> None:
+    folder, listing = findings.place, findings.listing
     for number in listing.claims:
         path, record = folder / claim_file(number), records[claim_file(number)]
         if record is None:
@@ -167,13 +171,13 @@ def _claims(folder: Folder, listing: Listing, records: Fields, findings: Finding
             findings.fault(folder / claim_file(number), fault)
 
 
-def _unrecorded(folder: Folder, listing: Listing, findings: Findings) -> None:
+def _unrecorded(findings: Findings) -> None:
     """Detects a merge that copied all files of a study except the commit record. The other checks do not notice it."""
-    newest = max(findings.claims, default=0)
+    listing, newest = findings.listing, max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
     is_unrecorded = newest and findings.claims[newest].purpose == "merge" and newest not in listing.commits
     if is_unrecorded and len(tables) > len(TABLES):
-        findings.fault(folder / commit_file(newest), "is missing, but its tables and envelope exist", torn=True)
+        findings.fault(findings.place / commit_file(newest), "is missing, but its tables and envelope exist", torn=True)
 
 
 def newest_claim(listing: Listing) -> int:
@@ -186,35 +190,23 @@ def missing_claims(listing: Listing) -> list[int]:
     return sorted(set(range(1, newest_claim(listing) + 1)) - set(listing.claims))
 
 
-def _unlisted(path: Folder, listing: Listing, findings: Findings) -> None:
-    """Counts an unlisted file as part of an unfinished or replaced commit, or reports it as a fault."""
-    if 1 <= (commit_number(path.name) or 0) <= newest_claim(listing):
-        findings.leftovers["uncommitted"] += 1
-    else:
-        findings.fault(path, "is an unexpected file")
-
-
-def check_parts(
-    folder: Folder, listing: Listing, files: Mapping[str, Entry], findings: Findings, on_bytes: OnBytes
-) -> None:
+def check_parts(findings: Findings, on_bytes: OnBytes) -> None:
     """Checks every part, and the tables of parts that count and are not committed yet."""
-    merged = findings.commit.parts if findings.commit else 0
-    waiting = [part for part in listing.parts if part.seq >= merged]
-    cutoffs = findings.cutoffs
+    folder, merged, cutoffs = findings.place, findings.merged, findings.cutoffs
     counting = []
     try:
-        counting = parts.counting_parts(waiting, cutoffs, merged)
+        counting = parts.counting_parts(findings.listing.parts, cutoffs, merged)
         newest = max(cutoffs, default=0)
         count = merged + len(counting)
         if newest and count < cutoffs[newest]:
             findings.fault(folder, f"has {count} parts, but {claim_file(newest)} counted {cutoffs[newest]}", torn=True)
     except LookupError as error:
         findings.fault(folder, str(error), torn=True)
-    for part in listing.parts:
+    for part in findings.listing.parts:
         path, claim = folder / part.file, findings.claims.get(part.token)
         if claim and (claim.purpose == "commit" or part.seq < claim.parts):
             findings.fault(path, f"was not written under a valid claim: {claim_file(part.token)} does not include it")
-        if not _is_intact(path, files[part.file], findings, on_bytes):
+        if not _is_intact(path, findings, on_bytes):
             continue
         findings.parts.append(part)
         if part in counting:
@@ -223,32 +215,31 @@ def check_parts(
             findings.leftovers["replaced" if part.seq < merged else "cut off"] += 1
 
 
-def _is_intact(path: Folder, entry: Entry, findings: Findings, on_bytes: OnBytes) -> bool:
+def _is_intact(path: Folder, findings: Findings, on_bytes: OnBytes) -> bool:
     """Returns whether a part ends with the hash of its other bytes. Adds a fault if not."""
-    payload = max(0, entry.bytes - DIGEST_BYTES)
     with findings.reading(path):
-        with path.open("rb") as file:
-            file.seek(payload)
-            digest = file.read(DIGEST_BYTES + 1)
-        if sha256(path, on_bytes, payload) == digest.hex():
+        data = path.read_bytes()
+        on_bytes(len(data))
+        if hashlib.sha256(memoryview(data)[:-DIGEST_BYTES]).digest() == data[-DIGEST_BYTES:]:
             return True
         findings.fault(path, TORN, torn=True)
     return False
 
 
 def _part_content(path: Folder, findings: Findings) -> None:
-    if not findings.plans:
+    if not findings.studies:
         return
-    most = max(findings.plans)
+    planned = max(findings.studies)
     try:
         piece = compaction.read_part(path)
-        trials = max(most, pc.max(piece.studies["planned_trials"]).as_py() or 0)
+        trials = max(planned, pc.max(piece.studies["planned_trials"]).as_py() or 0)
         plan = path.parent / plan_file(trials)
-        if trials > most and all(fault.path != plan for fault in findings.faults):
+        if trials > planned and all(fault.path != plan for fault in findings.faults):
             findings.fault(plan, "is missing, although a part has this number of trials", torn=True)
         rows = {table: table_checks.table_rows(content) for table, content in piece._asdict().items()}
         repeats = max(findings.confirms, default=NO_REPEATS, key=lambda repeats: repeats.confirm)
-        flaws = table_checks.flaws(from_plan(findings.plans[most], trials, repeats, path.parent.name), rows)
+        study = findings.studies[planned].with_request(TrialRequest(trials, repeats))
+        flaws = table_checks.flaws(study, rows)
         findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
         findings.endings |= outcomes(rows["trials"])
     except TooOld:

@@ -23,17 +23,17 @@ _METRIC_TYPES = (pa.float32(), pa.float64())  # ours are float32; published metr
 
 
 class Rows(NamedTuple):
-    """A table that is read in pieces.
+    """A table whose columns are read when they are needed.
 
     Attributes:
       schema: schema of the stored table.
       length: number of rows.
-      read: function that yields the named columns in pieces of bounded size.
+      read: function that returns the named columns.
     """
 
     schema: pa.Schema
     length: int
-    read: Callable[[Sequence[str]], Iterator[pa.Table]]
+    read: Callable[[Sequence[str]], pa.Table]
 
 
 class Flaw(NamedTuple):
@@ -44,29 +44,19 @@ class Flaw(NamedTuple):
 
 
 def table_rows(table: pa.Table) -> Rows:
-    return Rows(table.schema, len(table), lambda columns: iter([table.select(list(columns))]))
+    return Rows(table.schema, len(table), lambda names: table.select(list(names)))
 
 
-def cached_parquet_rows(file: bounds.Parquet) -> Rows:
-    """Returns the rows of a small Parquet file. Each column is read once, when first requested."""
+def parquet_rows(file: bounds.Parquet, *, cached: bool) -> Rows:
+    """Returns the rows of a Parquet file. If ``cached``, each column is read once, when first requested."""
     columns: dict[str, pa.ChunkedArray] = {}
 
-    def read(names: Sequence[str]) -> Iterator[pa.Table]:
+    def read(names: Sequence[str]) -> pa.Table:
         new = [name for name in names if name not in columns]
         columns.update(zip(new, file.read(new).columns if new else (), strict=True))
-        yield pa.table({name: columns[name] for name in names}, metadata=file.schema_arrow.metadata)
+        return pa.table({name: columns[name] for name in names}, metadata=file.schema_arrow.metadata)
 
-    return parquet_rows(file)._replace(read=read)
-
-
-def parquet_rows(file: bounds.Parquet) -> Rows:
-    """Returns the rows of a Parquet file, which is read one row group at a time."""
-
-    def read(columns: Sequence[str]) -> Iterator[pa.Table]:
-        for group in file.groups:
-            yield file.read(columns, [group])
-
-    return Rows(file.schema_arrow, file.metadata.num_rows, read)
+    return Rows(file.schema_arrow, file.metadata.num_rows, read if cached else file.read)
 
 
 def flaws(
@@ -91,8 +81,8 @@ def flaws(
     curves = scan(tables["measurements"], 0 if recorded else 1)  # our own trials are never evaluated at step 0
     names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
-        if others := stored - {study.name}:
-            yield Flaw(table, f"holds rows of another study, {min(map(str, others))[:80]!r}")
+        if foreign := stored - {study.name}:
+            yield Flaw(table, f"holds rows of another study, {min(map(str, foreign))[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
         nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
         for column in nulls:
@@ -115,9 +105,7 @@ def flaws(
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """Returns the named columns of all rows, in the current schema. Tables with an older schema keep all columns."""
     is_current = schema.is_of_today(rows.schema)
-    content = rows.schema.empty_table()
-    if rows.length:
-        content = pa.concat_tables(rows.read(columns if is_current else rows.schema.names))
+    content = rows.read(columns if is_current else rows.schema.names)
     return content if is_current else migrations.upgrade(table, content, table)
 
 
@@ -139,38 +127,25 @@ class TrialSpans(NamedTuple):
 
 def scan(rows: Rows, earliest: int) -> TrialSpans:
     """Reads the study, trial and step of all rows. Checks that rows are sorted, unique and not below ``earliest``."""
-    studies = set()
-    trials, first, last = ([np.zeros(0, np.int32)] for _ in range(3))  # one entry per run of rows from the same trial
-    wrong, at, twice, before = 0, 0, False, 0
-    for table in rows.read(["study", "trial", "step"]):
-        studies |= _texts(table["study"])
-        if table["trial"].null_count or table["step"].null_count:
-            return TrialSpans(studies, trials[0], last[0], ["rows have no trial or no step"])
-        trial, step = (_whole(table[name]).to_numpy() for name in ("trial", "step"))
-        change = trial[1:] != trial[:-1]
-        ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
-        odd = np.union1d(back[~change[back]], ends[trial[ends + 1] < trial[ends]]) + 1
-        if before and len(table) and (trial[0], step[0]) <= (trials[-1][-1], last[-1][-1]):
-            odd = np.append(0, odd)
-        if len(odd) and not wrong:
-            at, here = before + int(odd[0]), int(odd[0])
-            pair = (trials[-1][-1], last[-1][-1]) if not here else (trial[here - 1], step[here - 1])
-            twice = pair == (trial[here], step[here])
-        wrong += len(odd)
-        before += len(table)
-        if len(table):
-            trials.append(trial[np.append(0, ends + 1)])
-            first.append(step[np.append(0, ends + 1)])
-            last.append(step[np.append(ends, len(step) - 1)])
+    table = rows.read(["study", "trial", "step"])
+    studies = _texts(table["study"])
+    if table["trial"].null_count or table["step"].null_count:
+        none = np.zeros(0, np.int32)
+        return TrialSpans(studies, none, none, ["rows have no trial or no step"])
+    trial, step = (table[name].to_numpy() for name in ("trial", "step"))
+    change = trial[1:] != trial[:-1]
+    ends, back = np.flatnonzero(change), np.flatnonzero(step[1:] <= step[:-1])
+    wrong = np.union1d(back[~change[back]], ends[trial[ends + 1] < trial[ends]]) + 1
     flaws = []
-    if wrong:
+    if len(wrong):
+        row = wrong[0]
+        twice = (trial[row], step[row]) == (trial[row - 1], step[row - 1])
         how = "occur twice" if twice else "are not sorted by (trial, step)"
-        flaws.append(f"{wrong} or more rows {how}; the first is row {at}")
-    ids, starts, stops = map(np.concatenate, (trials, first, last))
-    if np.any(starts < earliest) or np.any(ids < 0):
+        flaws.append(f"{len(wrong)} or more rows {how}; the first is row {row}")
+    if len(trial) and (trial.min() < 0 or step.min() < earliest):
         flaws.append(f"rows have a step below {earliest} or a trial below 0")
-    whole = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # a trial may continue in the next row group
-    return TrialSpans(studies, ids[whole], stops[whole], flaws)
+    ends = np.append(ends, len(trial) - 1)[: len(trial)]
+    return TrialSpans(studies, trial[ends], step[ends], flaws)
 
 
 def _texts(column: pa.ChunkedArray) -> set:
@@ -178,16 +153,11 @@ def _texts(column: pa.ChunkedArray) -> set:
     return {value for chunk in column.chunks for value in chunk.unique().to_pylist()}
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Returns a column as one array. Copies the column only if it has several chunks."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     """Yields flaws in the columns: schema columns must come first, in order, then metaparameters or metrics."""
     columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
-    own = {column.name: column.type for column in kind.columns}
+    columns_of_kind = {column.name: column.type for column in kind.columns}
     fields = written
     if not schema.is_of_today(written):
         fields = migrations.upgrade(table, written.empty_table(), table).schema
@@ -204,9 +174,9 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
         elif table == "trials":
             if field.type != pa.float64():
                 yield f"has the metaparameter {field.name} as {field.type}, not double"
-        elif field.name in own:
-            if field.type != own[field.name]:
-                yield f"has {field.name} as {field.type}, not {own[field.name]}"
+        elif field.name in columns_of_kind:
+            if field.type != columns_of_kind[field.name]:
+                yield f"has {field.name} as {field.type}, not {columns_of_kind[field.name]}"
         elif field.name not in METRICS:
             yield f"has a column {field.name[:80]!r}, which is not a metric"
         elif field.type not in _METRIC_TYPES[: 2 if kind.recorded else 1]:
@@ -273,17 +243,20 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
         return
     originals, asked = confirmation.original(ids[repeats]), ids[repeats & ~extra]
     repeated = len(np.unique(confirmation.original(asked)))
-    if whole and repeated > (most := study.request.repeats.candidates(study.trials)):
-        yield f"has repeats of {repeated} trials, but only {most} are candidates"
+    if whole and repeated > (limit := study.request.repeats.candidates(study.trials)):
+        yield f"has repeats of {repeated} trials, but only {limit} are candidates"
     if whole and len(set(map(confirmation.original, confirmation.reporting_ids(study.request, asked.tolist())))) > 1:
         yield "has repeats that report on several trials, but only one was chosen"
-    at = np.minimum(np.searchsorted(ids, originals), len(ids) - 1)
-    present = ids[at] == originals
+    rows_of_originals = np.minimum(np.searchsorted(ids, originals), len(ids) - 1)
+    present = ids[rows_of_originals] == originals
     if whole and not present.all():
         yield f"has repeats of missing trials: {_some('trial', ids[repeats][~present])}"
     for name in table.schema.names[len(schema.TRIALS) :]:
         values = table[name].to_numpy()
-        differs = present & ~((values[at] == values[repeats]) | (np.isnan(values[at]) & np.isnan(values[repeats])))
+        differs = present & ~(
+            (values[rows_of_originals] == values[repeats])
+            | (np.isnan(values[rows_of_originals]) & np.isnan(values[repeats]))
+        )
         if differs.any():
             yield f"has a {name} that differs from the repeated trial in {_some('trial', ids[repeats][differs])}"
 

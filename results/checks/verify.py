@@ -60,10 +60,10 @@ def run(folder: Folder, report: Report, *, full: bool = False) -> int:
 @located
 def examine(folder: Folder, report: Report, *, full: bool = False) -> list[Findings]:
     """Checks a store or a release. See ``run`` for the arguments."""
-    within = entries(folder)
-    if release_checks.is_release({entry.name for entry in within}):
+    content = entries(folder)
+    if release_checks.is_release({entry.name for entry in content}):
         return release(folder, report, full=full)
-    return store(folder, within, report, full=full)
+    return store(folder, content, report, full=full)
 
 
 def sample(sizes: Mapping[str, int], *, full: bool) -> frozenset[str]:
@@ -91,7 +91,8 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
     with progress.show_progress("verifying", lists.around.bytes, "B", report) as show:
         on_bytes = tally(show)
         documents = at_once(
-            lists.documents, lambda path: release_checks.check_file(folder / path, lists.documents[path], on_bytes)
+            lists.documents,
+            lambda path: release_checks.check_file(folder / path, lists.documents[path], lists.sizes[path], on_bytes),
         )
         studies = at_once(
             lists.commits,
@@ -99,14 +100,14 @@ def release(folder: Folder, report: Report, *, full: bool) -> list[Findings]:
             one_by_one=sum(sizes.values()) <= REBUILD_BYTES,
         )
     everything = [lists.around, *documents, *studies]
-    is_torn = {fault.path for each in documents for fault in each.faults}
+    is_torn = {fault.path for findings in documents for fault in findings.faults}
     points = folder / POINTS_FILE
-    if any(each.faults for each in studies) or not lists.commits:
+    if any(findings.faults for findings in studies) or not lists.commits:
         return everything
     if POINTS_FILE in lists.documents and points not in is_torn:
         everything.append(point_checks.check(points, [row for study in studies for row in study.points]))
     if not lists.around.faults and not is_torn:
-        everything.append(release_checks.check_documents(folder, lists.commits, lists.documents))
+        everything.append(release_checks.check_documents(folder, lists))
     return everything
 
 
@@ -197,9 +198,9 @@ def summary(everything: Sequence[Findings]) -> str:
     facts += [f"{count:,} {_LEFTOVERS[kind]}" for kind, count in sorted(leftovers.items())]
     if believed:
         facts.append(f"{believed:,} envelopes checked by hash only (--full rebuilds all)")
-    for each in everything:
-        if each.software is not None:
-            facts.append(f"documents of software {printable(each.software)} checked by hash only")
+    for findings in everything:
+        if findings.software is not None:
+            facts.append(f"documents of software {printable(findings.software)} checked by hash only")
     faults = sum(len(findings.faults) for findings in everything)
     facts.append(number_of(faults, "fault") if faults else "no faults")
     return "; ".join(facts)

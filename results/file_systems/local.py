@@ -17,14 +17,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from results.aliases import Callback
 from results.bad_input import BadInput, Damaged
-from results.file_systems.protocol import TEMPORARY, Entry
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from results.file_systems.entry import TEMPORARY, Entry
 
 LOCK = ".lock"  # name of a study's lock, an empty file
 LEFTOVER_SECONDS = 24 * 3600  # by the local clock; a slower writer writes again
@@ -34,16 +31,26 @@ _NO_LOCK = "should be an empty file but is a link, a folder or a pipe. Remove it
 
 
 class LocalFiles:
-    """Files in local folders. See ``results.file_systems.protocol.FileSystem``."""
+    """Files in local folders. ``BucketFiles`` has the same operations for objects in buckets.
+
+    Failed operations raise OSError. A missing file raises FileNotFoundError.
+
+    Attributes:
+      is_local: whether files are on this machine, or on a disk that it mounts.
+      heartbeat_seconds: time between two heartbeats of a study.
+      fresh_seconds: age of a heartbeat above which its process may have ended.
+    """
 
     is_local = True
     heartbeat_seconds = 3.0
     fresh_seconds = 15.0
 
-    def within(self, folder: Path, *names: str) -> str:
+    def within(self, folder: Any, *names: str) -> str:
+        """Returns a path within a folder for ``read`` and ``names``. Local paths are strings, since ``/`` is slower."""
         return "/".join((str(folder), *names))
 
-    def create(self, path: Path, data: bytes | memoryview) -> bool:
+    def create(self, path: Any, data: bytes | memoryview) -> bool:
+        """Creates a file atomically and durably. If another file has this name, keeps it and returns False."""
         for attempts in reversed(range(_WRITES)):
             temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
             try:
@@ -58,39 +65,40 @@ class LocalFiles:
         sync(path.parent)
         return created
 
-    def replace(self, path: Path, pieces: Sequence[bytes | memoryview], check: Callback) -> None:
+    def replace(
+        self, path: Any, pieces: Sequence[bytes | memoryview], check: Callback = lambda: None, *, durable: bool = True
+    ) -> None:
+        """Creates a file, or replaces it atomically.
+
+        Args:
+          path: the file.
+          pieces: content of the file, as pieces in order.
+          check: called just before the replacement. If it raises, the file is not replaced.
+          durable: whether the file is flushed to disk, because it is needed after a crash.
+        """
         temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
         try:
-            _write(temporary, *pieces)
+            _write(temporary, *pieces, durable=durable)
             check()
             os.rename(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        sync(path.parent)
+        if durable:
+            sync(path.parent)
 
-    def post(self, path: Path, data: bytes) -> None:
-        temporary = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            temporary.write_bytes(data)
-            os.rename(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    def peek(self, path: Path, most: int) -> tuple[bytes, float]:
+    def peek(self, path: Any, most: int, *, at_end: bool = False) -> tuple[bytes, float]:
+        """Returns the first or last bytes of a regular file, and its time (in seconds since 1970). Follows no links."""
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             about = os.fstat(handle)
+            if at_end and about.st_size > most:
+                os.lseek(handle, -most, os.SEEK_END)
             return os.read(handle, most) if stat.S_ISREG(about.st_mode) else b"", about.st_mtime_ns / 1e9
         finally:
             os.close(handle)
 
-    def mark(self, folder: Path) -> object:
-        return os.stat(folder).st_mtime_ns
-
-    def delete(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-
-    def read(self, path: str | Path, most: int | None = None) -> bytes:
+    def read(self, path: Any, most: int | None = None) -> bytes:
+        """Returns the content of a regular file, or its first ``most`` bytes."""
         if most is None:
             return Path(path).read_bytes()
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # does not wait on a pipe
@@ -99,43 +107,36 @@ class LocalFiles:
         finally:
             os.close(handle)
 
-    def buffer(self, path: Path) -> "pa.Buffer":
-        import pyarrow as pa
-
-        return pa.memory_map(str(path)).read_buffer()
-
-    def irregular(self, path: Path) -> bool:
-        try:
-            return not stat.S_ISREG(path.stat().st_mode)  # a single call, because the file may be removed between two
-        except OSError:
-            return False  # reading it reports the reason
-
-    def names(self, folder: str | Path) -> list[str]:
+    def names(self, folder: Any) -> list[str]:
+        """Returns the names in a folder. Raises FileNotFoundError or NotADirectoryError."""
         return os.listdir(folder)
 
-    def entries(self, folder: Path) -> list[Entry]:
+    def entries(self, folder: Any) -> list[Entry]:
+        """Returns the entries of a folder. Raises FileNotFoundError or NotADirectoryError."""
         result = []
-        with os.scandir(folder) as within:
-            for each in within:
+        with os.scandir(folder) as scan:
+            for found_entry in scan:
                 try:
-                    status = each.stat(follow_symlinks=False)
+                    status = found_entry.stat(follow_symlinks=False)
                 except FileNotFoundError:  # removed in the meantime
                     continue
                 kind = _KINDS.get(stat.S_IFMT(status.st_mode), "device")
-                result.append(Entry(each.name, kind, status.st_size, status.st_mtime))
+                result.append(Entry(found_entry.name, kind, status.st_size, status.st_mtime))
         return result
 
     def walk(
-        self, root: Path, on_link: Callable[[Path], None], on_error: Callable[[OSError], None]
+        self, root: Any, on_link: Callable[[Path], None], on_error: Callable[[OSError], None]
     ) -> Iterator[tuple[Path, list[str]]]:
-        for folder, below, names in os.walk(root, onerror=on_error):
-            below.sort()
-            for name in below:
+        """Yields (folder, sorted names of its files) for each folder at and below ``root``, without following links."""
+        for folder, folders, names in os.walk(root, onerror=on_error):
+            folders.sort()
+            for name in folders:
                 if os.path.islink(os.path.join(folder, name)):
                     on_link(Path(folder, name))
             yield Path(folder), sorted(names)
 
-    def make_folder(self, folder: Path) -> None:
+    def make_folder(self, folder: Any) -> None:
+        """Creates a folder and its parents durably."""
         if folder.is_dir():
             return
         if not folder.parent.exists():
@@ -144,7 +145,8 @@ class LocalFiles:
         sync(folder.parent)
 
     @contextlib.contextmanager
-    def new_folder(self, path: Path) -> Iterator[Path]:
+    def new_folder(self, path: Any) -> Iterator[Path]:
+        """Returns a context that yields a folder to fill. At the end, the folder is named ``path``."""
         prefix = f"{TEMPORARY}{path.name}-"
         folder = path.parent / f"{prefix}{uuid.uuid4().hex}"
         try:
@@ -157,26 +159,29 @@ class LocalFiles:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def remove_leftovers(self, folder: Path, prefix: str = TEMPORARY) -> None:
+    def remove_leftovers(self, folder: Any, prefix: str = TEMPORARY) -> None:
         """Removes old folders that were left behind by killed processes."""
         for path in folder.iterdir():
             if path.name.startswith(prefix) and self.is_leftover(path):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def is_leftover(self, path: Path) -> bool:
+    def is_leftover(self, path: Any) -> bool:
+        """Returns whether a file is so old that its writer must have ended."""
         try:
             return time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
         except FileNotFoundError:
             return False
 
     @contextlib.contextmanager
-    def lock(self, folder: Path) -> Iterator[None]:
+    def lock(self, folder: Any) -> Iterator[None]:
+        """Returns a context that waits for other processes to release the lock of a folder, then holds it."""
         self.make_folder(folder)
         with _open_lock(folder / LOCK, os.O_RDWR | os.O_CREAT) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
-    def is_locked(self, folder: Path) -> bool:
+    def is_locked(self, folder: Any) -> bool:
+        """Returns whether a live process holds the lock of a folder."""
         try:
             with _open_lock(folder / LOCK, os.O_RDONLY) as handle:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -186,7 +191,8 @@ class LocalFiles:
             return True
         return False
 
-    def check_writable(self, store: Path) -> None:
+    def check_writable(self, store: Any) -> None:
+        """Raises BadInput unless files can be created atomically in a store (which may be missing). Leaves no files."""
         if store.exists() and not store.is_dir():
             raise BadInput(f"store={store} is a file. Name a folder.")
         parent = store
@@ -201,11 +207,12 @@ class LocalFiles:
             raise BadInput(f"store={store} cannot be written ({why}). Choose another with store=DIR.") from None
 
     @contextlib.contextmanager
-    def snapshot(self, store: Path) -> Iterator[None]:
+    def snapshot(self, store: Any) -> Iterator[None]:
+        """Returns a context in which a store in a bucket is listed only once, and small files are read only once."""
         yield
 
-    def fetch(self, paths: Iterable[Path]) -> None:
-        pass
+    def fetch(self, paths: Iterable[Any]) -> None:
+        """Prefetches small objects of a ``snapshot`` concurrently. Local files are not prefetched."""
 
 
 def sync(path: Path) -> None:
@@ -217,12 +224,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _write(temporary: Path, *pieces: bytes | memoryview) -> None:
+def _write(temporary: Path, *pieces: bytes | memoryview, durable: bool = True) -> None:
     with open(temporary, "xb") as file:
         for piece in pieces:
             file.write(piece)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
 
 
 def _link(temporary: Path, path: Path) -> bool:

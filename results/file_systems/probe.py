@@ -8,8 +8,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from results.bad_input import BadInput
-from results.file_systems.bucket import BucketPath
-from results.file_systems.protocol import TEMPORARY
+from results.file_systems.entry import TEMPORARY
+from results.file_systems.path import BucketPath
 
 WRITERS = 16
 

@@ -163,7 +163,7 @@ class BatchStudy(Plan):
     def most_evaluations(self) -> int:
         """An upper bound on the number of evaluations in a trial. It is fast to compute for any plan."""
         if self.evaluation_spacings:
-            return sum((until - start) // by for start, (by, until) in _runs(self.evaluation_spacings))
+            return sum((until - start) // spacing for start, (spacing, until) in _runs(self.evaluation_spacings))
         growing = 1 / (self.evaluation_ratio - 1)  # after this step, evaluations are more than one step apart
         every_step = min(self.budget_steps, growing + 1)
         return int(every_step + math.log(self.budget_steps / every_step) / math.log(self.evaluation_ratio)) + 2
@@ -187,7 +187,7 @@ def evaluation_steps(budget_steps: int, ratio: float, spacing: float = 0.0) -> n
 
 def spaced_steps(spacings: Sequence[tuple[int, int]]) -> np.ndarray:
     """Returns the evaluation steps of ``evaluation_spacings``, int32[evaluations], strictly increasing."""
-    runs = [np.arange(start + by, until + 1, by) for start, (by, until) in _runs(spacings)]
+    runs = [np.arange(start + spacing, until + 1, spacing) for start, (spacing, until) in _runs(spacings)]
     return np.concatenate(runs).astype(np.int32)
 
 
@@ -206,10 +206,10 @@ def _spacings(given: Sequence[Sequence[int]], budget_steps: int) -> tuple[tuple[
     pairs = []
     start = 0
     for pair in given:
-        by, until = (check_int("evaluation_spacings", value, 1, MOST_STEPS) for value in pair)
-        if until <= start or (until - start) % by:
-            raise BadInput(f"evaluation_spacings: {until} is not a multiple of {by} steps after {start}")
-        pairs.append((by, until))
+        spacing, until = (check_int("evaluation_spacings", value, 1, MOST_STEPS) for value in pair)
+        if until <= start or (until - start) % spacing:
+            raise BadInput(f"evaluation_spacings: {until} is not a multiple of {spacing} steps after {start}")
+        pairs.append((spacing, until))
         start = until
     if pairs and start != budget_steps:
         raise BadInput(f"evaluation_spacings end at step {start}, not at the budget of {budget_steps} steps")

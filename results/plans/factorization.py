@@ -66,9 +66,11 @@ class Factorization(Als, Plan):
         if sorted(self.space) != sorted(METAPARAMETERS):
             raise BadInput(f"a factorization tunes {' and '.join(METAPARAMETERS)}, not {', '.join(sorted(self.space))}")
         for name in self.space:
-            least = self.space[name].at(0.0) if self.space[name].scale != "DISCRETE" else min(self.space[name].values)
-            if not least > 0:
-                raise BadInput(f"{name} must be above 0, not {least:g}")
+            smallest = (
+                self.space[name].at(0.0) if self.space[name].scale != "DISCRETE" else min(self.space[name].values)
+            )
+            if not smallest > 0:
+                raise BadInput(f"{name} must be above 0, not {smallest:g}")
 
     @property
     def slug(self) -> str:

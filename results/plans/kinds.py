@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar, cast
 
 from results.aliases import Fields, Strings
-from results.bad_input import BadInput, TooOld
+from results.bad_input import BadInput, Damaged, TooOld
 from results.plans import layout, schema
 from results.plans.batch_study import BatchStudy
 from results.plans.factorization import Factorization
@@ -80,9 +80,23 @@ def from_plan(plan: Fields, trials: int, repeats: Repeats = NO_REPEATS, name: st
         raise BadInput(unreadable(plan, f"content, {str(error)[:80]}")) from None
 
 
+def study_of(plan: Fields, trials: int, name: str, repeats: Repeats = NO_REPEATS) -> Plan:
+    """Returns the study of an untrusted plan. Raises BadInput if the plan is invalid or belongs to another study."""
+    try:
+        study = from_plan(plan, trials, repeats, name)
+        derived = study.name
+    except BadInput:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        raise Damaged(f"{name} holds an invalid plan") from None
+    if derived != name:
+        raise Damaged(f"{name} holds the plan of another study, {derived[:100]}")
+    return study
+
+
 def of_kind(each: Iterable[K], *kinds: str) -> list[K]:
     """Returns the members of ``each`` (plans, commits, …) whose kind is one of ``kinds``."""
-    return [one for one in each if one.kind in kinds]
+    return [member for member in each if member.kind in kinds]
 
 
 def of_type(studies: Iterable[Plan], plan: type[P]) -> list[P]:

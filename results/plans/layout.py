@@ -161,7 +161,9 @@ class LayoutStudy(Plan):
     @property
     def slug(self) -> str:
         """The readable part of the study's name."""
-        mesh, layout = (re.sub(r"[^a-z0-9]+", "_", each.lower()).strip("_") for each in (self.mesh, self.layout))
+        mesh, layout = (
+            re.sub(r"[^a-z0-9]+", "_", notation.lower()).strip("_") for notation in (self.mesh, self.layout)
+        )
         where = f"{mesh or 'none'}-{layout or 'replicated'}"[:_OWN_NAME].strip("_-")
         return f"{self.model}-{self.engine_name.replace('-', '_')}-{where}"
 

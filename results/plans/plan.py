@@ -119,9 +119,9 @@ class Plan(Protocol):
         """Restores a study from its ``plan()`` and its request. Raises BadInput if other software wrote the plan."""
         fields = {name: value for name, value in plan.items() if name != "kind"}
         left_out = {name for name, value in cls.OMITTED_AT.items() if fields.get(name, value) == value}
-        known = set(cls.identity_fields()) - left_out
-        if plan.get("kind") != cls.kind or fields.keys() != known:
-            differing = ", ".join(sorted(fields.keys() ^ known)) or f"kind={plan.get('kind')}"
+        expected = set(cls.identity_fields()) - left_out
+        if plan.get("kind") != cls.kind or fields.keys() != expected:
+            differing = ", ".join(sorted(fields.keys() ^ expected)) or f"kind={plan.get('kind')}"
             raise BadInput(unreadable(plan, differing))
         fields["space"] = SearchSpace.from_plan(plan["space"])
         if "targets" in fields:
@@ -175,5 +175,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple):
-        return [dataclasses.asdict(each) if isinstance(each, Target) else _plain(each) for each in value]
+        return [dataclasses.asdict(member) if isinstance(member, Target) else _plain(member) for member in value]
     return value

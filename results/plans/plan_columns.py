@@ -46,9 +46,9 @@ def columns(study: Plan) -> Fields:
 
 def targets(study: Plan) -> list[Target]:
     """Returns the targets of a study: its own, or those in its source. MLPerf's target is a shortfall of 0."""
-    plan, own = study.plan(), study.search.targets
-    if own or not KINDS[study.kind].recorded:
-        return list(own)
+    plan, goals = study.plan(), study.search.targets
+    if goals or not KINDS[study.kind].recorded:
+        return list(goals)
     stated = plan["details"].get("targets")
     if isinstance(stated, Mapping):
         return [Target(name, value) for name, value in sorted(stated.items()) if name in METRICS]

@@ -90,6 +90,6 @@ class Recorded(Plan):
 
 def same_runs(studies: Iterable[Recorded]) -> list[list[str]]:
     """Groups the names of studies from one source that report identical runs."""
-    known = [study for study in studies if isinstance(study.details.get("runs"), str)]
-    by_runs = grouped(known, lambda one: (one.source, one.dataset, one.model, one.batch_size, one.details["runs"]))
-    return [[study.name for study in same] for same in by_runs.values() if len(same) > 1]
+    identified = [study for study in studies if isinstance(study.details.get("runs"), str)]
+    by_runs = grouped(identified, lambda one: (one.source, one.dataset, one.model, one.batch_size, one.details["runs"]))
+    return [[study.name for study in group] for group in by_runs.values() if len(group) > 1]

@@ -60,14 +60,14 @@ class Range:
         low, high = finite("low", self.low), finite("high", self.high)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        whole = low.is_integer() and high.is_integer()
+        is_integral = low.is_integer() and high.is_integer()
         if low > high:
             raise BadInput(f"low={low:g} is above high={high:g}. Swap them.")
         if self.scale == "LOG" and low <= 0:
             raise BadInput(f"scale LOG takes positive bounds, not low={low:g}. Use LINEAR or a small positive low.")
         if self.scale == "REVERSE_LOG" and high >= 1:
             raise BadInput(f"scale REVERSE_LOG takes values below 1, not high={high:g}. Use a bound such as 0.999.")
-        if self.scale == "INTEGER" and not whole:
+        if self.scale == "INTEGER" and not is_integral:
             raise BadInput(f"scale INTEGER takes integers, not low={low:g}, high={high:g}")
         if self.denominator is not None:
             self._check_multiples(low, high, self.denominator)

@@ -67,7 +67,7 @@ class TrialRequest(NamedTuple):
 def largest_request(asked: Iterable[TrialRequest]) -> TrialRequest:
     """Combines several requests: the largest number of trials, and the largest repeats."""
     pairs = list(asked)
-    return TrialRequest(max(one.trials for one in pairs), max(one.repeats for one in pairs))
+    return TrialRequest(max(request.trials for request in pairs), max(request.repeats for request in pairs))
 
 
 def check_repeats(confirm: int, top: int, *, pruned: bool) -> None:

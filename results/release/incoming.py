@@ -1,19 +1,17 @@
 """Studies that are read from a store or a release, to be merged or exported."""
 
 import hashlib
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from results import bounds, durable, store
-from results.bad_input import first_line
+from results import durable, store
 from results.checks import commit_checks, release_checks
 from results.durable import Damaged, Folder
 from results.plans.plan import Plan
-from results.storage import compaction, envelope, migrations
-from results.storage.commits import Commit, File
+from results.storage import compaction, envelope
+from results.storage.commit_records import File
+from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece, select_trials
 from results.storage.parts import table_file
 
@@ -28,36 +26,44 @@ class Incoming(NamedTuple):
     """A study in another store or release.
 
     Attributes:
-      study: the study with its request.
-      commit: the commit record, or None if the study has another name in the destination.
-      runs: function that checks and reads the runs, oldest first.
+      source: the store or release.
+      study: the study with its request, and with the name that it has or would get in the destination.
+      commit: the commit record.
     """
 
+    source: Folder
     study: Plan
-    commit: Commit | None
-    runs: Callable[[], list[Piece]]
+    commit: Commit
+
+    @property
+    def is_renamed(self) -> bool:
+        return self.study.name != self.commit.name
+
+    def runs(self) -> list[Piece]:
+        """Checks and reads the runs, oldest first."""
+        tables = read_checked(self.commit)
+        if self.is_renamed:
+            tables = compaction.rename_study(tables, self.study.name)
+        run_of = dict(zip(tables.trials["trial"].to_pylist(), tables.trials["run"].to_pylist(), strict=True))
+        runs = []
+        for row, run in enumerate(tables.studies["run"].to_pylist()):
+            piece = select_trials(tables, [trial for trial, number in run_of.items() if number == run])
+            runs.append(piece._replace(studies=tables.studies.slice(row, 1)))
+        return runs
 
 
-def incoming(folder: Folder) -> dict[str, Incoming]:
-    """Returns the visible studies of a store or a release, by plan.
+def incoming(source: Folder, into: Folder) -> list[Incoming]:
+    """Returns the visible studies of a store or a release, to be merged into a store.
 
     Raises:
       Damaged: a study has changed since it was written, or has two names.
     """
-    studies = [Incoming(commit.study, commit, partial(_runs, commit)) for commit in store.catalogue(folder)]
     by_plan: dict[str, Incoming] = {}
-    for each in studies:
-        if (other := by_plan.setdefault(each.study.plan_json, each)) is not each:
-            raise Damaged(f"{folder} has one plan twice, as {other.study.name} and {each.study.name}. Remove one.")
-    return by_plan
-
-
-def with_stored_name(offer: Incoming, into: Folder) -> Incoming:
-    """Returns the study with the name that it has or would get in a store."""
-    study = store.with_stored_name(into, offer.study)
-    if study.name == offer.study.name:
-        return offer
-    return Incoming(study, None, lambda: [compaction.rename_study(run, study.name) for run in offer.runs()])
+    for commit in store.catalogue(source):
+        offer = Incoming(source, store.with_stored_name(into, commit.study), commit)
+        if (first := by_plan.setdefault(offer.study.plan_json, offer)) is not offer:
+            raise Damaged(f"{source} has one plan twice, as {first.commit.name} and {commit.name}. Remove one.")
+    return list(by_plan.values())
 
 
 def read_checked(commit: Commit) -> Piece:
@@ -67,7 +73,8 @@ def read_checked(commit: Commit) -> Piece:
       Damaged: a file differs from the commit record, or a check fails. The checks include rebuilding the envelope.
     """
     if commit.files["studies"].shared is None:
-        return _piece(commit, files_checked(commit)[1])
+        files_checked(commit)
+        return Piece(*(read_table(commit, table) for table in TABLES))
     tables: dict[str, pa.Table] = {}
     for fault in release_checks.slice_faults(commit, commit.study, {}, tables):
         raise Damaged(f"{fault.line}. {_CHECK}")
@@ -90,26 +97,14 @@ def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
     return commit, data
 
 
-def _own_files(commit: Commit, whole: Piece) -> tuple[Commit, TableBytes]:
-    data: TableBytes = {table: compaction.parquet_bytes(content) for table, content in whole._asdict().items()}
-    hashes = {table: hashlib.sha256(content).hexdigest() for table, content in data.items()}
-    counts = {table: len(content) for table, content in whole._asdict().items()}
-    data["envelope"], counts["envelope"] = envelope.build(commit.study, whole, hashes)
-    files = {}
-    for table, content in data.items():
-        path = commit.files[table].path.parent / table_file(table, commit.number)
-        files[table] = File(path, hashlib.sha256(content).hexdigest(), len(content), counts[table])
-    return commit._replace(files=files), data
-
-
-def parquet_file(data: bytes | memoryview, table: str, path: Folder) -> bounds.Parquet:
-    """Opens an in-memory table. Raises BadInput with ``path`` if it is not a table or if its schema is unsupported."""
-    try:
-        file = bounds.Parquet(pa.BufferReader(data))
-    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column name is not text
-        raise Damaged(f"{path} is not a readable table ({first_line(error)})") from None
-    migrations.upgrade(table, file.schema_arrow.empty_table(), path)
-    return file
+def _own_files(commit: Commit, tables: Piece) -> tuple[Commit, TableBytes]:
+    contents = envelope.commit_files(commit.study, tables)
+    folder = commit.files["studies"].path.parent
+    files = {
+        table: File(folder / table_file(table, commit.number), digest, len(content), rows)
+        for table, (content, digest, rows) in contents.items()
+    }
+    return commit._replace(files=files), {table: content for table, (content, _, _) in contents.items()}
 
 
 def _bytes(file: File) -> bytes:
@@ -120,21 +115,3 @@ def _bytes(file: File) -> bytes:
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
         raise Damaged(f"{file.path} is not what was written. {_CHECK}")
     return data
-
-
-def _piece(commit: Commit, data: TableBytes) -> Piece:
-    tables = []
-    for table in TABLES:
-        path = commit.files[table].path
-        tables.append(migrations.upgrade(table, parquet_file(data[table], table, path).read(), path))
-    return Piece(*tables)
-
-
-def _runs(commit: Commit) -> list[Piece]:
-    whole = read_checked(commit)
-    run_of = dict(zip(whole.trials["trial"].to_pylist(), whole.trials["run"].to_pylist(), strict=True))
-    runs = []
-    for row, run in enumerate(whole.studies["run"].to_pylist()):
-        own = select_trials(whole, [trial for trial, number in run_of.items() if number == run])
-        runs.append(own._replace(studies=whole.studies.slice(row, 1)))
-    return runs

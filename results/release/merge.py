@@ -4,22 +4,25 @@ import collections
 from collections.abc import Sequence
 from typing import Literal
 
+import pyarrow as pa
 from tqdm import tqdm
 
-from results import durable, store
+from results import bounds, durable, store
 from results.bad_input import BadInput
 from results.durable import Folder, Location
+from results.grouping import grouped
 from results.plans import schema
 from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from results.printing import Report, report_some
-from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming, parquet_file, with_stored_name
+from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incoming
 from results.release.union import Union, union
-from results.storage import claims, commits, compaction
+from results.storage import claims, commit_records, commits, compaction
 from results.storage.claims import TakenOver
 from results.storage.commits import Commit
 from results.storage.compaction import Piece, select_trials
 from results.storage.parts import claim_file, commit_file, table_file
+from results.storage.state import read_state
 
 MergeResult = Literal["new", "grown", "present"]
 
@@ -46,18 +49,19 @@ def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     folders = [durable.location(source) for source in sources]
     into = durable.location(into)
     store.check_destination(into)
-    offers_by_source = [incoming(folder) for folder in folders]
-    if not any(offers_by_source):
+    offers = [offer for folder in folders for offer in incoming(folder, into)]
+    if not offers:
         report(f"nothing to merge: no committed study in {', '.join(map(str, folders))}")
         return 1
-    for folder, offers in zip(folders, offers_by_source, strict=True):
-        if waiting := sorted(set(store.names(folder)) - {offer.study.name for offer in offers.values()}):
+    for folder in folders:
+        if waiting := sorted(
+            set(store.names(folder)) - {offer.commit.name for offer in offers if offer.source == folder}
+        ):
             report(f"{folder}: skipped studies without a commit: {waiting[0]} and {len(waiting) - 1} more")
-    _check(folders, offers_by_source, into, report)
+    _check(offers, into, report)
     outcomes = collections.Counter[MergeResult]()
-    all_offers = [offer for offers in offers_by_source for offer in offers.values()]
     try:
-        for offer in tqdm(all_offers, "merge", unit="study", disable=None):
+        for offer in tqdm(offers, "merge", unit="study", disable=None):
             outcomes[_merge_study(offer, into)] += 1
     except TakenOver as error:
         raise BadInput(f"{error}. Run the same command again to continue.") from None
@@ -69,45 +73,36 @@ def merge(sources: Sequence[Location], into: Location, report: Report) -> int:
     return 0
 
 
-def _check(
-    sources: Sequence[Folder],
-    offers_by_source: Sequence[dict[str, Incoming]],
-    into: Folder,
-    report: Report,
-) -> None:
+def _check(offers: Sequence[Incoming], into: Folder, report: Report) -> None:
     """Raises BadInput, after reporting each conflict, if the sources and the store contradict each other."""
     faults = []
     unfinished = []
     gave_way = 0
-    names = {plan: offer.study.name for offers in offers_by_source for plan, offer in offers.items()}
-    for plan in tqdm(sorted(names, key=lambda plan: names[plan]), "compare", unit="study", disable=None):
-        rivals = [
-            (folder, with_stored_name(offers[plan], into))
-            for folder, offers in zip(sources, offers_by_source, strict=True)
-            if plan in offers
-        ]
-        name = rivals[0][1].study.name
-        ours, origin = _stored_tables(into, name), dict[int, Folder]()  # the source of each trial that is not ours
-        for folder, offer in rivals:
-            store.check_same_plan(into, offer.study)
-            if _is_same(into, offer.commit):
+    rivals = sorted(grouped(offers, lambda offer: offer.study.plan_json).values(), key=lambda same: same[0].study.name)
+    for same_study in tqdm(rivals, "compare", unit="study", disable=None):
+        name = same_study[0].study.name
+        stored, origin = _stored_tables(into, name), dict[int, Folder]()  # the source of each trial that is not ours
+        for offer in same_study:
+            source, study = offer.source, offer.study
+            store.check_same_plan(into, study)
+            if _is_same(into, offer):
                 continue
-            theirs = compaction.merge(offer.runs(), offer.study)
-            comparison = union(ours, theirs, offer.study) if ours else Union(frozenset(_ids(theirs)))
-            other = next(iter(origin.values()), into)
-            faults += [f"{name}: {clash.describe(other, folder)}" for clash in comparison.clashes]
+            offered = compaction.merge(offer.runs(), study)
+            comparison = union(stored, offered, study) if stored else Union(frozenset(_ids(offered)))
+            first_origin = next(iter(origin.values()), into)
+            faults += [f"{name}: {clash.describe(first_origin, source)}" for clash in comparison.clashes]
             for trial, difference in comparison.conflicts.items():
-                faults.append(f"{name}: trial {trial}: {difference.describe(origin.get(trial, into), folder)}")
+                faults.append(f"{name}: trial {trial}: {difference.describe(origin.get(trial, into), source)}")
             for trial, difference in comparison.unfinished.items():
-                here = origin.get(trial, into)
-                kept = folder if trial in comparison.take else here
-                line = f"{name}: trial {trial} is unfinished in both: {difference.describe(here, folder)}"
+                place = origin.get(trial, into)
+                kept = source if trial in comparison.take else place
+                line = f"{name}: trial {trial} is unfinished in both: {difference.describe(place, source)}"
                 unfinished.append(f"{line}; the one in {kept} is kept")
             gave_way += len(comparison.finished)
             if not comparison.conflicts and not comparison.clashes:
-                additions = select_trials(theirs, comparison.take)
-                ours = compaction.merge([ours, additions] if ours else [additions], offer.study)
-                origin |= dict.fromkeys(comparison.take, folder)
+                additions = select_trials(offered, comparison.take)
+                stored = compaction.merge([stored, additions] if stored else [additions], study)
+                origin |= dict.fromkeys(comparison.take, source)
     report_some(faults or unfinished, report)
     if faults:
         raise BadInput(f"{len(faults)} conflicts, listed above. Nothing was written. Leave out a source or fix it.")
@@ -120,72 +115,74 @@ def _ids(piece: Piece) -> list[int]:
 
 
 def _merge_study(offer: Incoming, into: Folder) -> MergeResult:
-    offer = with_stored_name(offer, into)
-    study = offer.study
-    if _is_same(into, offer.commit):
+    study, commit = store.with_stored_name(into, offer.study), offer.commit  # an earlier study may have taken the name
+    offer = offer._replace(study=study)
+    if _is_same(into, offer):
         return "present"
-    if offer.commit is not None and 0 < offer.commit.number <= MOST_CLAIMS and _copy_study(offer.commit, study, into):
+    if not offer.is_renamed and 0 < commit.number <= MOST_CLAIMS and _copy_study(commit, study, into):
         return "new"
-    ours, runs = _stored_tables(into, study.name), offer.runs()
+    stored, runs = _stored_tables(into, study.name), offer.runs()
     take = frozenset(trial for run in runs for trial in _ids(run))
-    if ours is not None:
-        comparison = union(ours, compaction.merge(runs, study), study)
+    if stored is not None:
+        comparison = union(stored, compaction.merge(runs, study), study)
         if comparison.conflicts or comparison.clashes:
             raise BadInput(f"{study.name} has changed in {into} since it was compared. Run the command again.")
         take = comparison.take
-    _, base, waiting = claims.state(into, study.name)
-    if not take and not waiting and base and largest_request([base.request, study.request]) == base.request:
+    state = read_state(into, study.name)
+    base = state.base
+    if not take and not state.parts and base and largest_request([base.request, study.request]) == base.request:
         return "present"  # and visible; a killed merge leaves parts that only the next merge commits
     store.ask(into, study)
     for run in runs:
         addition = select_trials(run, take)
-        if ours is None or len(addition.trials):
+        if stored is None or len(addition.trials):
             with store.claim(into, study.name) as claim:  # every run needs its own claim
                 claim.write(addition._asdict())
     with store.claim(into, study.name) as claim:
         claim.commit(study)
-    return "new" if ours is None else "grown"
+    return "new" if stored is None else "grown"
 
 
 def _stored_tables(into: Folder, name: str) -> Piece | None:
     """Returns the tables of a study in the store, including uncommitted parts."""
-    _, base, parts = claims.state(into, name)
-    pieces = claims.pieces(into / name, base, parts, {})
+    pieces = read_state(into, name).pieces()
     return compaction.merge(pieces) if pieces else None
 
 
-def _is_same(into: Folder, theirs: Commit | None) -> bool:
-    """Returns whether the store has the same files as a commit record lists."""
-    ours = commits.newest_commit(into, theirs.name) if theirs else None
-    if ours is None or theirs is None or largest_request([ours.request, theirs.request]) != ours.request:
+def _is_same(into: Folder, offer: Incoming) -> bool:
+    """Returns whether the store has the same files as the commit record of an offered study."""
+    stored, offered = commits.newest_commit(into, offer.commit.name), offer.commit
+    if offer.is_renamed or stored is None:
         return False
-    return all(ours.files[table].sha256 == theirs.files[table].sha256 for table in compaction.TABLES)
+    if largest_request([stored.request, offered.request]) != stored.request:
+        return False
+    return all(stored.files[table].sha256 == offered.files[table].sha256 for table in compaction.TABLES)
 
 
-def _copy_study(theirs: Commit, study: Plan, into: Folder) -> bool:
+def _copy_study(commit: Commit, study: Plan, into: Folder) -> bool:
     """Copies a study file by file. If the store has its results or a larger request, writes nothing and returns False.
 
     The study keeps its commit number, because its runs have the numbers of earlier claims. These claims are created in
     the store. Parts are not copied, so the claims and the record contain a part count of 0. If copying is interrupted,
     later writers always find a consistent state.
     """
-    theirs, data = files_checked(theirs)
-    version = schema.version(parquet_file(data["studies"], "studies", theirs.files["studies"].path).schema_arrow)
+    commit, data = files_checked(commit)
+    version = schema.version(bounds.Parquet(pa.BufferReader(data["studies"])).schema_arrow)
     folder = into / study.name
     with store.claim(into, study.name):
-        listing, base, parts = claims.state(into, study.name)
-        if base is not None or parts or largest_request([theirs.request, *listing.requests]) != theirs.request:
+        listing, base, parts = read_state(into, study.name)[1:]
+        if base is not None or parts or largest_request([commit.request, *listing.requests]) != commit.request:
             return False
         store.ask(into, study)
-        number = max(theirs.number, len(listing.claims) + 1)
+        number = max(commit.number, len(listing.claims) + 1)
         for claim in range(1, number + 1):
             created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
-        names = {table: table_file(table, number) for table in theirs.files}
+        names = {table: table_file(table, number) for table in commit.files}
         for table, name in names.items():
             durable.create(folder / name, data[table])
-        record = commits.record_of(theirs._replace(number=number, parts=0), version, names)
+        record = commit_records.record_of(commit._replace(number=number, parts=0), version, names)
         durable.create(folder / commit_file(number), durable.seal(record))
         if max(commits.list_study(folder).claims) > number:  # a newer claim may have missed the record
             raise TakenOver(f"{study.name} was taken over by another process")

@@ -29,7 +29,8 @@ from results.printing import Report
 from results.release import incoming, shards
 from results.release.shards import Put, Shards
 from results.storage import commits, envelope, shared
-from results.storage.commits import Commit, File, read_table, slice_of
+from results.storage.commit_records import File, slice_of
+from results.storage.commits import Commit, read_table
 from results.storage.compaction import Piece
 from results.storage.shared import SharedFile
 
@@ -65,17 +66,16 @@ def export(
     with _new_folder(folder, out) as target:
         hashes = {}
 
-        def put(path: str, data: bytes | memoryview) -> None:
+        def put(name: str, data: bytes | memoryview, rows: int = 0) -> SharedFile:
             durable.make_folder(target)
-            durable.create(target / path, data)
-            hashes[path] = documents.sha256(data)
+            durable.create(target / name, data)
+            hashes[name] = documents.sha256(data)
+            return SharedFile(target / name, hashes[name], len(data), rows)
 
-        studies, points_file = _write_tables(target, permitted, put), None
+        studies, points_file = _write_tables(permitted, put), None
         if points is not None:
             rows = points(studies)
-            data = shards.parquet_bytes(contents.POINTS, rows)
-            put(contents.POINTS_FILE, data)
-            points_file = contents.PointsFile(rows.schema, hashes[contents.POINTS_FILE], len(data), len(rows))
+            points_file = put(contents.POINTS_FILE, shards.parquet_bytes(contents.POINTS, rows), len(rows))
         for name, document in documents.of_release(contents.of_studies(studies, points_file)).items():
             put(name, document)
         put(SUMS, documents.sums(hashes))
@@ -88,25 +88,25 @@ def export(
 def _permitted(catalogue: Sequence[Commit], report: Report) -> list[Commit]:
     """Returns the studies that may be redistributed. Reports the others with one line per source."""
     terms = [licences.terms(commit.plan) for commit in catalogue]
-    withheld = collections.Counter(each.source for each in terms if not each.licence)
+    withheld = collections.Counter(study_terms.source for study_terms in terms if not study_terms.licence)
     for source, count in sorted(withheld.items()):
-        own = ". Your own runs need the key licence in their map" if source == RUNS else ""
-        report(f"left out: {source} ({number_of(count, 'study')}): without a licence it may not be redistributed{own}")
-    return [commit for commit, each in zip(catalogue, terms, strict=True) if each.licence]
+        hint = ". Your own runs need the key licence in their map" if source == RUNS else ""
+        report(f"left out: {source} ({number_of(count, 'study')}): without a licence it may not be redistributed{hint}")
+    return [commit for commit, study_terms in zip(catalogue, terms, strict=True) if study_terms.licence]
 
 
-def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[Commit]:
+def _write_tables(commits: Sequence[Commit], put: Put) -> list[Commit]:
     """Checks the studies, then writes their tables and envelopes.
 
     Returns:
       The studies, with their slices of the new files.
     """
-    own = {
+    schemas_of_studies = {
         "studies": [schema.empty(schema.STUDIES)],
         "trials": [read_table(commit, "trials").schema for commit in commits],
         "measurements": [schema.empty(schema.MEASUREMENTS, commit.metrics) for commit in commits],
     }
-    columns = {table: shared.union(table, schemas) for table, schemas in own.items()}
+    columns = {table: shared.union(table, schemas) for table, schemas in schemas_of_studies.items()}
     writers = {table: Shards(table, columns[table], put) for table in contents.TABLES}
     envelopes = []
     for commit in tqdm(commits, "export", unit="study", disable=None):
@@ -117,33 +117,29 @@ def _write_tables(target: Folder, commits: Sequence[Commit], put: Put) -> list[C
             if table == "measurements":  # sorted by name, as a reader of the release gets them
                 tables[table] = shared.narrow(table, rows, dict(sorted(commit.metrics.items())))
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
-    files = {}
-    for table, writer in writers.items():
+    for writer in writers.values():
         writer.close()
-        files[table] = [SharedFile(target / each.name, *each[1:]) for each in writer.shards]
     slices: list[dict[str, File]] = []
     for number, commit in enumerate(commits):
-        further = list(own["trials"][number])[len(schema.TRIALS) :]
+        metaparameters = list(schemas_of_studies["trials"][number])[len(schema.TRIALS) :]
         types = {
             "studies": {},
-            "trials": {field.name: str(field.type) for field in further},
+            "trials": {field.name: str(field.type) for field in metaparameters},
             "measurements": dict(sorted(commit.metrics.items())),
         }
         slices.append({})
         for table, writer in writers.items():
-            at = writer.places[number]
-            slices[-1][table] = slice_of(files[table][at.shard], at.start, commit.files[table].rows, types[table])
+            index, start = writer.places[number]
+            slices[-1][table] = slice_of(writer.files[index], start, commit.files[table].rows, types[table])
     bound = [
-        envelope.rebind(data, {table: each[table].sha256 for table in envelope.HASHED})
-        for (data, _), each in zip(envelopes, slices, strict=True)
+        envelope.rebind(data, {table: study_slices[table].sha256 for table in envelope.HASHED})
+        for (data, _), study_slices in zip(envelopes, slices, strict=True)
     ]
-    together = b"".join(bound)
-    put(ENVELOPES, together)
-    file, start = SharedFile(target / ENVELOPES, documents.sha256(together), len(together), 0), 0
-    for each, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
-        each["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
+    file, start = put(ENVELOPES, b"".join(bound), 0), 0
+    for study_slices, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
+        study_slices["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)
-    return [commit._replace(parts=0, files=each) for commit, each in zip(commits, slices, strict=True)]
+    return [commit._replace(parts=0, files=study_slices) for commit, study_slices in zip(commits, slices, strict=True)]
 
 
 @contextmanager

@@ -1,14 +1,14 @@
 """Shards: the tables of a release as files of up to 64 MB, which are written study by study."""
 
-import hashlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from results.catalog import contents
 from results.storage import compaction
+from results.storage.shared import SharedFile
 
 MOST_BYTES = 64_000_000  # maximum size of a file, including its footer
 _MARGIN = 64  # extra footer bytes per column of a row group, because one row may not reach the full size
@@ -16,7 +16,7 @@ _MARGIN = 64  # extra footer bytes per column of a row group, because one row ma
 GROUP_ROWS = {"studies": 1 << 16, "trials": 1 << 16, "measurements": 1}
 MOST_ROWS = 1 << 20  # maximum rows of a row group; a larger study has several
 
-Put = Callable[[str, bytes | memoryview], None]
+Put = Callable[[str, bytes | memoryview, int], SharedFile]  # writes a file, given its name, content and rows
 
 
 def parquet_bytes(table: str, rows: pa.Table) -> memoryview:
@@ -45,30 +45,14 @@ def _footer_bytes(data: memoryview) -> int:
     return int.from_bytes(data[-8:-4], "little") + 8
 
 
-class Shard(NamedTuple):
-    """One file of a table."""
-
-    name: str
-    sha256: str
-    bytes: int
-    rows: int
-
-
-class Place(NamedTuple):
-    """The position of a study's rows: the index of the shard, and the first row in it."""
-
-    shard: int
-    start: int
-
-
 class Shards:
     """Writes ``TABLE.parquet``, or several numbered files if it is too large.
 
     A study is never split across files. The same rows always produce the same bytes.
 
     Attributes:
-      places: positions of the studies, in the order in which they were added.
-      shards: finished files.
+      places: index of the file and first row of each study, in the order in which they were added.
+      files: finished files.
     """
 
     def __init__(self, table: str, columns: pa.Schema, put: Put):
@@ -77,8 +61,8 @@ class Shards:
         self._first: memoryview | None = None  # the first file; its name depends on whether there is a second
         self._counts: list[int] = []  # rows per shard
         self._open()
-        self.places: list[Place] = []
-        self.shards: list[Shard] = []
+        self.places: list[tuple[int, int]] = []
+        self.files: list[SharedFile] = []
 
     def add(self, rows: pa.Table) -> None:
         """Adds the rows of the next study."""
@@ -101,24 +85,24 @@ class Shards:
         if not self._waiting:
             return
         group = pa.concat_tables(self._waiting).combine_chunks()
-        further = self._further_footer(group)
-        filled = self._sink.tell() + self._footer + further
+        growth = self._further_footer(group)
+        filled = self._sink.tell() + self._footer + growth
         may_be_full = self._counts[-1] and filled + group.nbytes > MOST_BYTES  # the encoded group is smaller
         if may_be_full and filled + len(parquet_bytes(self._table, group)) > MOST_BYTES:
             self._end(last=False)
             self._open()
-        self._footer += further
+        self._footer += growth
         for rows in self._waiting:
-            self.places.append(Place(len(self._counts) - 1, self._counts[-1]))
+            self.places.append((len(self._counts) - 1, self._counts[-1]))
             self._counts[-1] += len(rows)
         self._writer.write_table(group, row_group_size=MOST_ROWS)
         self._waiting = []
 
     def _further_footer(self, group: pa.Table) -> int:
         """Returns an upper bound on a group's bytes in the footer: the bytes for its first row, plus a margin."""
-        empty, one = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
+        empty, first_row = _empty_bytes(self._table, self._columns), parquet_bytes(self._table, group.slice(0, 1))
         row_groups = -(-len(group) // MOST_ROWS)
-        return (_footer_bytes(one) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups
+        return (_footer_bytes(first_row) - _footer_bytes(empty) + _MARGIN * len(self._columns)) * row_groups
 
     def _end(self, *, last: bool) -> None:
         self._writer.close()
@@ -133,6 +117,4 @@ class Shards:
 
     def _write(self, number: int | None, data: memoryview) -> None:
         name = f"{self._table}.parquet" if number is None else f"{self._table}-{number:05d}.parquet"
-        self._put(name, data)
-        rows = self._counts[0 if number is None else number - 1]
-        self.shards.append(Shard(name, hashlib.sha256(data).hexdigest(), len(data), rows))
+        self.files.append(self._put(name, data, self._counts[0 if number is None else number - 1]))

@@ -72,29 +72,29 @@ def union(ours: Piece, theirs: Piece, study: Plan) -> Union:
 
 
 def _of_others(ours: Piece, theirs: Piece) -> Union:
-    here, there = (set(piece.trials["trial"].to_pylist()) for piece in (ours, theirs))
-    differing = _differing(*(select_trials(piece, here & there) for piece in (ours, theirs)))
+    our_ids, their_ids = (set(piece.trials["trial"].to_pylist()) for piece in (ours, theirs))
+    differing = _differing(*(select_trials(piece, our_ids & their_ids) for piece in (ours, theirs)))
     longer = frozenset(trial for trial in differing if _goes_on(ours, theirs, trial))
     shorter = {trial: how for trial, how in differing.items() if _goes_on(theirs, ours, trial)}
     conflicts = {trial: how for trial, how in differing.items() if trial not in longer and trial not in shorter}
-    return Union(frozenset(there - here) | longer, conflicts, shorter=shorter)
+    return Union(frozenset(their_ids - our_ids) | longer, conflicts, shorter=shorter)
 
 
 def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
-    here, there = _to_rerun(ours), _to_rerun(theirs)
-    both = here.keys() & there.keys()
-    better = {trial for trial in both if here[trial] and not there[trial]}
+    our_reruns, their_reruns = _to_rerun(ours), _to_rerun(theirs)
+    both = our_reruns.keys() & their_reruns.keys()
+    better = {trial for trial in both if our_reruns[trial] and not their_reruns[trial]}
     unfinished = _differing(
-        *(select_trials(piece, {t for t in both if here[t] and there[t]}) for piece in (ours, theirs))
+        *(select_trials(piece, {t for t in both if our_reruns[t] and their_reruns[t]}) for piece in (ours, theirs))
     )
     longer = {trial for trial in unfinished if _steps(theirs, trial) > _steps(ours, trial)}
-    take = frozenset(there.keys() - here.keys() | better | longer)
-    finished = {trial for trial in both if not here[trial] and not there[trial]}
-    ours, theirs = select_trials(ours, here.keys() - better - longer), select_trials(theirs, take | finished)
+    take = frozenset(their_reruns.keys() - our_reruns.keys() | better | longer)
+    finished = {trial for trial in both if not our_reruns[trial] and not their_reruns[trial]}
+    ours, theirs = select_trials(ours, our_reruns.keys() - better - longer), select_trials(theirs, take | finished)
     if study.search.pruning == "exact":
         ours, theirs = (compaction.merge(pieces, study) for pieces in ([theirs, ours], [ours, theirs]))
     conflicts = _differing(select_trials(ours, finished), select_trials(theirs, finished))
-    gave_way = frozenset(trial for trial in both if here[trial] != there[trial])
+    gave_way = frozenset(trial for trial in both if our_reruns[trial] != their_reruns[trial])
     return Union(take, conflicts, finished=gave_way, unfinished=unfinished)
 
 
@@ -124,11 +124,11 @@ def _of_trial(table: pa.Table, trial: int) -> pa.Table:
 def _goes_on(shorter: Piece, longer: Piece, trial: int) -> bool:
     """Returns whether an unfinished curve continues in the other copy. Any other ending continues a lost trial."""
     last = _row(shorter, trial)
-    start, whole = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
-    if last["status"] != "INCOMPLETE" or len(start) > len(whole):
+    start, curve = (_of_trial(piece.measurements, trial) for piece in (shorter, longer))
+    if last["status"] != "INCOMPLETE" or len(start) > len(curve):
         return False
     found_again = last["reason"] == "lost" != _row(longer, trial)["reason"]
-    return (len(start) < len(whole) or found_again) and not _cells(start, whole.slice(0, len(start)), "measurements")
+    return (len(start) < len(curve) or found_again) and not _cells(start, curve.slice(0, len(start)), "measurements")
 
 
 def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
@@ -142,43 +142,42 @@ def _clashes(ours: pa.Table, theirs: pa.Table) -> list[Difference]:
 def _differing(ours: Piece, theirs: Piece) -> dict[int, Difference]:
     """Returns the differences in trials that exist in both copies, sorted by trial."""
     differences = _cells(ours.measurements, theirs.measurements, "measurements")
-    for trial, further in _cells(ours.trials, theirs.trials, "trials").items():
-        first = differences.get(trial, further)
-        differences[trial] = first._replace(values=first.values + (further.values if trial in differences else 0))
+    for trial, difference in _cells(ours.trials, theirs.trials, "trials").items():
+        first = differences.get(trial, difference)
+        differences[trial] = first._replace(values=first.values + (difference.values if trial in differences else 0))
     return dict(sorted(differences.items()))
 
 
 def _cells(ours: pa.Table, theirs: pa.Table, table: str) -> dict[int, Difference]:
     """Returns the first difference between the rows of each differing trial."""
-    if not len(ours) + len(theirs):
-        return {}
+    import pandas as pd
+
     # A column missing on one side becomes null.
     joined = pa.concat_tables([ours, theirs], promote_options="default")
     frame = joined.drop_columns([name for name in ("study", "run", "role") if name in joined.column_names]).to_pandas()
     frame = frame.set_index(_KEYS[table])
-    here, there = frame.iloc[: len(ours)], frame.iloc[len(ours) :]
-    measured = alone = np.zeros(len(here), bool)
-    if not here.index.equals(there.index):
-        every = here.index.union(there.index)
-        measured = every.isin(here.index)
-        alone = measured != every.isin(there.index)
-        here, there = here.reindex(every), there.reindex(every)
-    unequal = ~((here == there) | (here.isna() & there.isna())).to_numpy(bool)
-    values = np.maximum(unequal.sum(axis=1), alone)
+    our_rows, their_rows = frame.iloc[: len(ours)], frame.iloc[len(ours) :]
+    index = our_rows.index.union(their_rows.index)
+    is_ours = index.isin(our_rows.index)
+    is_missing = is_ours != index.isin(their_rows.index)  # from one of the copies
+    our_rows, their_rows = our_rows.reindex(index), their_rows.reindex(index)
+    unequal = ~((our_rows == their_rows) | (our_rows.isna() & their_rows.isna())).to_numpy(bool)
+    values = np.maximum(unequal.sum(axis=1), is_missing)
     rows = np.flatnonzero(values)
-    trials = here.index.get_level_values("trial").to_numpy()[rows]
+    trials = index.get_level_values("trial")[rows]
+    counts = pd.Series(values[rows]).groupby(trials).sum().to_dict()
     differences = {}
-    starts = np.flatnonzero(np.append(True, trials[1:] != trials[:-1])[: len(trials)])
-    counts = np.add.reduceat(values[rows], starts) if len(rows) else starts
-    for row, trial, count in zip(rows[starts], trials[starts].tolist(), counts.tolist(), strict=True):
-        step = here.index[row][1] if table == "measurements" else None
-        if alone[row]:
-            sides = ("measured", "missing") if measured[row] else ("missing", "measured")
-            differences[trial] = Difference(f"step {step}", *sides, count)
+    for row, trial in zip(rows, trials.tolist(), strict=True):
+        if trial in differences:
+            continue
+        at_step = f"step {index[row][1]}" if table == "measurements" else ""
+        if is_missing[row]:
+            sides = ("measured", "missing") if is_ours[row] else ("missing", "measured")
+            differences[trial] = Difference(at_step, *sides, counts[trial])
             continue
         column = int(np.argmax(unequal[row]))
-        what = str(here.columns[column]) + ("" if step is None else f" at step {step}")
-        differences[trial] = Difference(what, here.iat[row, column], there.iat[row, column], count)
+        what = str(our_rows.columns[column]) + (f" at {at_step}" if at_step else "")
+        differences[trial] = Difference(what, our_rows.iat[row, column], their_rows.iat[row, column], counts[trial])
     return differences
 
 

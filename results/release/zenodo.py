@@ -52,9 +52,9 @@ def metadata(release: Folder) -> Json:
         title = f"{about['name']}: scaling studies, every trial and every measurement"
         licences = [LICENCES.get(url, SEVERAL) for url in about["license"]]
         terms = html.escape(
-            "; ".join(f"{each['name']}: {each['description']}" for each in about["usageInfo"]), quote=False
+            "; ".join(f"{entity['name']}: {entity['description']}" for entity in about["usageInfo"]), quote=False
         )
-        sources = [each["prov:label"] for each in about.get("prov:wasDerivedFrom", ())]
+        sources = [entity["prov:label"] for entity in about.get("prov:wasDerivedFrom", ())]
         derived = f" Converted from: {html.escape(printable('; '.join(sources)), quote=False)}." if sources else ""
         content = {
             "title": title,

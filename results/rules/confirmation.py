@@ -70,7 +70,7 @@ def reporting_ids(request: TrialRequest, repeats: Iterable[int]) -> list[int]:
       repeats: ids of the repeats that ran.
     """
     chooses = request.repeats.candidates(request.trials) > 1
-    return sorted(at for at in repeats if not chooses or repeat(at) > request.repeats.choosing)
+    return sorted(trial_id for trial_id in repeats if not chooses or repeat(trial_id) > request.repeats.choosing)
 
 
 def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame") -> list[int]:
@@ -89,10 +89,10 @@ def candidates(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFrame"
     ids_of_search = sorted(trials.loc[trials["role"] == SEARCH, "trial"])
     target = study.search.targets[0]
     measurements = measurements[measurements["trial"].isin(ids_of_search)]
-    at = _steps(measurements, target)
+    steps = _steps(measurements, target)
     lowest = measurements.groupby("trial")[target.metric].min() if target.metric in measurements else pd.Series()
     error = lowest.reindex(ids_of_search).fillna(np.inf).to_dict()
-    ranked = sorted(ids_of_search, key=lambda i: (at.get(i, np.inf), 0.0 if i in at else error[i], i))
+    ranked = sorted(ids_of_search, key=lambda i: (steps.get(i, np.inf), 0.0 if i in steps else error[i], i))
     return [int(i) for i in ranked[: study.request.repeats.top]]
 
 
@@ -107,8 +107,8 @@ def requested_ids(study: Plan, trials: "pd.DataFrame", measurements: "pd.DataFra
     repeats = study.request.repeats
     best = candidates(study, trials, measurements)
     if len(best) < 2:
-        return [at for i in best for at in ids(i, 1, repeats.confirm)]
-    choose = [at for i in best for at in ids(i, 1, repeats.choosing)]
+        return [trial_id for i in best for trial_id in ids(i, 1, repeats.confirm)]
+    choose = [trial_id for i in best for trial_id in ids(i, 1, repeats.choosing)]
     if not settled_ids(trials["trial"], trials["reason"]).issuperset(choose):
         return choose
     steps = _steps(measurements[measurements["trial"].isin(choose)], study.search.targets[0])
@@ -129,7 +129,9 @@ def choice(best: Sequence[int], repeats: Repeats, steps: Mapping[int, float]) ->
       repeats: the requested repeats.
       steps: steps to target of the choosing repeats, by id. Repeats that never reached the target are missing.
     """
-    medians = [float(np.median([steps.get(at, np.inf) for at in ids(i, 1, repeats.choosing)])) for i in best]
+    medians = [
+        float(np.median([steps.get(trial_id, np.inf) for trial_id in ids(i, 1, repeats.choosing)])) for i in best
+    ]
     return best[int(np.argmin(medians))]
 
 
@@ -162,18 +164,18 @@ def reporting(
       searched: steps to target of the search trials that reached it, by id. There must be at least one.
       repeats: steps to target of the repeats that did not end by accident, by id. +inf if the target was not reached.
     """
-    own = reporting_ids(study.request, repeats)
-    if not own:
+    reports = reporting_ids(study.request, repeats)
+    if not reports:
         return None
-    chosen = int(original(own[0]))
-    others = sorted(repeats.keys() - set(own))
+    chosen = int(original(reports[0]))
+    choosing = sorted(repeats.keys() - set(reports))
     if target != study.search.targets[0]:
-        rank = {trial: (searched.get(trial, np.inf), trial) for trial in {*searched, *map(original, others)}}
+        rank = {trial: (searched.get(trial, np.inf), trial) for trial in {*searched, *map(original, choosing)}}
         best = min(searched, key=rank.__getitem__)
-        rerun = sorted(set(map(original, others)) or {best}, key=rank.__getitem__)
-        if best not in rerun or chosen != (choice(rerun, study.request.repeats, repeats) if others else best):
+        rerun = sorted(set(map(original, choosing)) or {best}, key=rank.__getitem__)
+        if best not in rerun or chosen != (choice(rerun, study.request.repeats, repeats) if choosing else best):
             return None
-    return Reporting(chosen, [at for at in others if original(at) == chosen], own)
+    return Reporting(chosen, [trial_id for trial_id in choosing if original(trial_id) == chosen], reports)
 
 
 def median(low: Sequence[float], high: Sequence[float]) -> tuple[float, float]:

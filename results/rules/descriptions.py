@@ -61,7 +61,7 @@ class StudyDescription(NamedTuple):
             and 0 <= min(counts) <= max(counts) < 2**31
             and self.metrics.keys() <= _METRICS
             and {*self.metrics.values()} <= METRIC_TYPES.keys()
-            and all(Target(*own) for own in self.targets)
+            and all(Target(*target) for target in self.targets)
             and isinstance(self.seconds_per_epoch, float | None)
         )
 

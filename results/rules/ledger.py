@@ -70,9 +70,9 @@ def tally(request: TrialRequest, endings: Endings) -> Ledger:
     ways = collections.Counter(endings.values())  # few of them are distinct
     if any(how.role != SEARCH for how in ways):
         by_number = collections.defaultdict(list)
-        for at, how in endings.items():
+        for trial, how in endings.items():
             if how.role == CONFIRM:
-                by_number[confirmation.repeat(at)].append(how)
+                by_number[confirmation.repeat(trial)].append(how)
         ways = collections.Counter({how: count for how, count in ways.items() if how.role == SEARCH})
         for k, repeats in by_number.items():
             ways.update(repeats[max(0, len(repeats) - request.repeats.trials_repeated(k, request.trials)) :])

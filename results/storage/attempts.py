@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import socket
-import stat
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from typing import NamedTuple
 from results import durable, exit_codes
 from results.bad_input import BadInput, printable
 from results.durable import Folder
-from results.storage.parts import MOST, attempt_file, listing
+from results.storage.parts import MOST, attempt_file, list_study
 
 VARIABLE = "SCALING_LIMITS_ATTEMPT"  # environment variable with the log of the attempt that this command belongs to
 _BYTES = 4096  # bytes read from each end of a log
@@ -70,18 +69,16 @@ def begin(folder: Folder, launcher: str, job: str | None = None, *, waits: bool 
     """
     place = folder if durable.system(folder).is_local else Path(tempfile.mkdtemp(prefix="scaling-limits-attempt-"))
     while True:
-        number = max(listing(_names(folder)).attempts, default=0) + 1
+        number = max(list_study(folder).attempts, default=0) + 1
         if number > MOST:
             last = attempt_file(MOST)
             raise BadInput(f"{folder} holds {last}, the last possible attempt. Remove the attempt logs in it.")
         path = Path(str(place)) / attempt_file(number)
-        with contextlib.suppress(FileExistsError):  # another process was faster
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with contextlib.suppress(FileExistsError), open(path, "x") as log:  # otherwise another process was faster
+            print(f"attempt {number}: {launcher}{f' {job}' if job else ''}", file=log)
             break
     if place != folder:
         _COPIES[path] = folder
-    with os.fdopen(handle, "w") as log:
-        print(f"attempt {number}: {launcher}{f' {job}' if job else ''}", file=log)
     if not waits:
         begun(path)
     return path
@@ -103,9 +100,9 @@ def end(log: Path, code: int, cause: str) -> None:
     with contextlib.suppress(OSError):  # results do not depend on it
         folder = _COPIES.pop(log, log.parent)
         if code == exit_codes.DONE:
-            needless = [each.log for each in read(folder) if each.code == exit_codes.PREEMPTED]
-            for each in (log, *needless):
-                each.unlink(missing_ok=True)
+            needless = [attempt.log for attempt in read(folder) if attempt.code == exit_codes.PREEMPTED]
+            for attempt in (log, *needless):
+                attempt.unlink(missing_ok=True)
         elif log.exists():
             number = log.stem.removeprefix("attempt-")
             _append(log, f"attempt {number} ended at {_now()} with {code}: {' '.join(cause.split())}")
@@ -118,7 +115,7 @@ def end(log: Path, code: int, cause: str) -> None:
 def printed(log: Path) -> str:
     """Returns the process output in a log (at most 64 KiB), without the lines written by this module."""
     with contextlib.suppress(OSError):
-        text = _bytes(log, _SHOWN, at_end=False).decode(errors="replace")
+        text = durable.system(log).peek(log, _SHOWN)[0].decode(errors="replace")
         return "\n".join(line for line in text.splitlines() if not any(p.match(line) for p in (_FIRST, _BEGAN, _LAST)))
     return ""
 
@@ -126,51 +123,26 @@ def printed(log: Path) -> str:
 def read(folder: Folder) -> list[Attempt]:
     """Returns the attempts at a study for which there are logs, in order."""
     with contextlib.suppress(OSError):
-        numbers = sorted(listing(_names(folder)).attempts)
-        return [found for number in numbers if (found := _attempt(folder / attempt_file(number), number))]
+        numbers = sorted(list_study(folder).attempts)
+        return [attempt for number in numbers if (attempt := _attempt(folder / attempt_file(number), number))]
     return []
 
 
 def _attempt(log: Folder, number: int) -> Attempt | None:
     try:
-        head = _bytes(log, _BYTES, at_end=False).decode(errors="replace").splitlines()[:2]
-        tail = _bytes(log, _BYTES, at_end=True).decode(errors="replace").splitlines()[-1:]
+        head, tail = (durable.system(log).peek(log, _BYTES, at_end=at_end)[0] for at_end in (False, True))
     except OSError:
         return None
-    first = _FIRST.fullmatch("".join(head[:1]))
+    lines = head.decode(errors="replace").splitlines()
+    first = _FIRST.fullmatch("".join(lines[:1]))
     if first is None:
         return None
     attempt = Attempt(log, number, first[2], first[3])
-    if began := _BEGAN.fullmatch("".join(head[1:])):
+    if began := _BEGAN.fullmatch("".join(lines[1:2])):
         attempt = attempt._replace(host=printable(began[1]), process=int(began[2]), began=printable(began[3]))
-    if last := _LAST.fullmatch("".join(tail)):
+    if last := _LAST.fullmatch("".join(tail.decode(errors="replace").splitlines()[-1:])):
         attempt = attempt._replace(code=int(last[3]), cause=printable(last[4]))
     return attempt
-
-
-def _names(folder: Folder) -> list[str]:
-    """Returns the names in a study's folder. In a bucket, the folder may not exist yet."""
-    try:
-        return durable.system(folder).names(folder)
-    except FileNotFoundError:
-        if durable.system(folder).is_local:
-            raise
-        return []
-
-
-def _bytes(path: Folder, most: int, *, at_end: bool) -> bytes:
-    """Returns the first or last bytes of a regular file."""
-    if not durable.system(path).is_local:
-        data = durable.system(path).read(path)
-        return data[-most:] if at_end else data[:most]
-    handle = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            return b""
-        if at_end:
-            file.seek(max(0, about.st_size - most))
-        return file.read(most)
 
 
 def _append(log: Path, line: str) -> None:

@@ -1,43 +1,30 @@
 """Commit records, which make studies visible, and functions that read the files listed in them."""
 
 import contextlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from results import bounds, durable
-from results.aliases import Fields, Json, StringMap
-from results.bad_input import BadInput, TooOld, first_line, number_of
+from results.bad_input import BadInput, first_line, number_of
 from results.durable import Damaged, Folder
 from results.located import located
 from results.plans import schema
-from results.plans.kinds import KINDS, from_plan, kind_of
-from results.plans.plan import Plan
-from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest
-from results.rules import ledger
+from results.plans.kinds import KINDS
 from results.rules.descriptions import METRIC_TYPES
 from results.storage import migrations, parts, shared
-from results.storage.parts import MOST, Listing, commit_file
-from results.storage.shared import SharedFile
+from results.storage.commit_records import MANIFEST as MANIFEST, Commit as Commit, commit_of, commits_of
+from results.storage.parts import commit_file, list_study as list_study
 
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
 
-MANIFEST = "manifest.json"  # marks a folder as a release, which never changes; see ``results.release.release``
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # name of a study and of its folder
-PATH = re.compile(r"(?!.*(^|/)\.\.?(/|$))[A-Za-z0-9_.+=%-]+(/[A-Za-z0-9_.+=%-]+)*")  # a relative path within a folder
-_DATA = re.compile(PATH.pattern + r"((?<=\.parquet)|(?<=\.arrow))")
-
 # Maximum number of rows per byte of a Parquet file. Rows of studies and trials are numbered, and each row of
 # measurements a value; our files have 0.0001, 0.03 and 0.3. A file that claims more was built to exhaust memory.
 ROWS_PER_BYTE = {"studies": 1, "trials": 1, "measurements": 16}
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Tables(NamedTuple):
@@ -46,81 +33,6 @@ class Tables(NamedTuple):
     studies: "pd.DataFrame"
     trials: "pd.DataFrame"
     measurements: "pd.DataFrame"
-
-
-class File(NamedTuple):
-    """A file that is listed in a commit record, or a study's slice of a file in a release.
-
-    Attributes:
-      path, sha256: path and hash of the whole file.
-      bytes: size of the file, or approximate size of a slice.
-      rows: number of rows of the study.
-      shared: the shared file that contains a slice, or None if the file belongs to one study.
-      start: first row of a slice. For envelopes, the first byte.
-      columns: for a slice of a table, Arrow type names of the columns that only some studies have, by column.
-    """
-
-    path: Folder
-    sha256: str
-    bytes: int
-    rows: int
-    shared: SharedFile | None = None
-    start: int = 0
-    columns: StringMap = MappingProxyType({})
-
-
-class Commit(NamedTuple):
-    """A visible study.
-
-    Attributes:
-      name: name of the study.
-      number: number of the claim that sealed the study.
-      parts: number of parts included in the commit.
-      plan: the study's identity, as plain data.
-      trials: number of planned trials.
-      repeats: requested repeats of the best trials.
-      files: files by table: studies, trials, measurements and envelope.
-      metrics: Arrow type name of each metric, by metric.
-      ledger: ledger of the study's trials.
-    """
-
-    name: str
-    number: int
-    parts: int
-    plan: Fields
-    trials: int
-    files: Mapping[str, File]
-    metrics: StringMap
-    ledger: ledger.Ledger
-    repeats: Repeats = NO_REPEATS
-
-    @property
-    def request(self) -> TrialRequest:
-        """The requested trials and repeats, which are not part of the plan."""
-        return TrialRequest(self.trials, self.repeats)
-
-    @property
-    def extra(self) -> int:
-        """The number of stored repeats that are no longer requested. Ledgers do not count them."""
-        return self.files["trials"].rows - (self.ledger.planned - self.ledger.missing)
-
-    @property
-    def kind(self) -> str:
-        """The study's kind, a key of ``results.plans.kinds.KINDS``. Raises BadInput for unknown kinds."""
-        return kind_of(self.plan)
-
-    @property
-    def study(self) -> Plan:
-        """The study with its request. Raises BadInput if the plan is from other software or from another study."""
-        try:
-            study = from_plan(self.plan, self.trials, self.repeats, self.name)
-        except BadInput:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise Damaged(f"{self.name} has an invalid plan") from None
-        if study.name != self.name:
-            raise Damaged(f"{self.name} has the plan of {study.name}")
-        return study
 
 
 @located
@@ -156,135 +68,6 @@ def released_commits(folder: Folder) -> list[Commit] | None:
     return commits_of(durable.read_sealed(path, durable.LIST_BYTES), folder) if path.is_file() else None
 
 
-def commits_of(manifest: Fields, folder: Folder) -> list[Commit]:
-    """Returns the studies in a release's manifest, sorted by name. Raises Damaged if the manifest is invalid."""
-    path = folder / MANIFEST
-    studies = manifest.get("studies")
-    if not isinstance(studies, list):
-        raise Damaged(f"{path} is not the manifest of a release")
-    if "files" not in manifest:
-        raise TooOld(folder, "is a release of scaling-limits 0.1, in which each study has files of its own")
-    files = _shared_files(manifest["files"], folder, path)
-    commits = sorted((commit_of(record, folder, path, files) for record in studies), key=lambda commit: commit.name)
-    if len({commit.name for commit in commits}) < len(commits):
-        raise Damaged(f"{path} lists a study twice")
-    return commits
-
-
-def commit_of(
-    record: Fields, folder: Folder, path: Folder, shared_files: Mapping[str, SharedFile] | None = None
-) -> Commit:
-    """Parses a commit record. If it is invalid, raises Damaged with ``path`` in the message.
-
-    Args:
-      record: untrusted plain data, in the format of ``record_of``.
-      folder: folder to which file paths are relative.
-      path: source of the record, for error messages.
-      shared_files: shared files of a release by name, or None for a store.
-    """
-    try:
-        schema.check_number(path, record["schema"])
-        files = {
-            _matching(_NAME, table): _file(f, folder)
-            if shared_files is None
-            else _slice(table, f, shared_files, record)
-            for table, f in record["files"].items()
-        }
-        if (
-            not set(Tables._fields) <= files.keys() <= {*Tables._fields, "envelope"}
-            or min(Repeats.of_record(record)) < 0
-        ):
-            raise ValueError
-        return Commit(
-            name=_matching(_NAME, record["name"]),
-            number=_whole(record["number"], MOST),
-            parts=_whole(record["parts"], MOST),
-            plan=dict(record["plan"]),
-            trials=_whole(record["trials"], MOST_TRIALS),
-            files=files,
-            metrics=dict(record["metrics"]),
-            ledger=ledger.Ledger(**{kind: int(count) for kind, count in record["ledger"].items()}),
-            repeats=Repeats.of_record(record),
-        )
-    except BadInput:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not a record of a study. Check everything with `python -m results verify`.") from None
-
-
-def _file(entry: Fields, folder: Folder) -> File:
-    return File(
-        folder / _matching(_DATA, entry["file"]),
-        _matching(_SHA256, entry["sha256"]),
-        _whole(entry["bytes"], 2**63),
-        _whole(entry["rows"], 2**63),
-    )
-
-
-def _slice(table: str, entry: Fields, shared_files: Mapping[str, SharedFile], record: Fields) -> File:
-    """Returns a study's slice of a shared file."""
-    whole, start, rows = shared_files[entry["file"]], _whole(entry["start"], 2**63), _whole(entry["rows"], 2**63)
-    if table == "envelope":
-        return File(whole.path, whole.sha256, _whole(entry["bytes"], whole.bytes), rows, whole, start)
-    columns = dict(sorted((record["metrics"] if table == "measurements" else entry.get("columns", {})).items()))
-    if start + rows > whole.rows or not columns.keys().isdisjoint(column.name for column in schema.COLUMNS[table]):
-        raise ValueError(entry)
-    return slice_of(whole, start, rows, columns)
-
-
-def slice_of(whole: SharedFile, start: int, rows: int, columns: StringMap) -> File:
-    """Returns a slice of a shared table: some of its rows, with their share of the bytes."""
-    return File(whole.path, whole.sha256, whole.bytes * rows // max(whole.rows, 1), rows, whole, start, columns)
-
-
-def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedFile]:
-    """Returns the shared files of a release by name. Raises Damaged if ``files`` is invalid."""
-    try:
-        return {
-            _matching(_DATA, name): SharedFile(
-                folder / name, _matching(_SHA256, f["sha256"]), _whole(f["bytes"], 2**63), _whole(f["rows"], 2**63)
-            )
-            for name, f in files.items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise Damaged(f"{path} is not the manifest of a release") from None
-
-
-def record_of(commit: Commit, number: int, paths: StringMap) -> Json:
-    """Returns a commit as plain data. The inverse of ``commit_of``.
-
-    Args:
-      commit: a visible study.
-      number: schema version of the files.
-      paths: paths of the files, relative to the record's folder.
-    """
-    files = {table: _record_of_file(table, file, paths[table]) for table, file in commit.files.items()}
-    record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
-    del record["repeats"]
-    return record | (commit.repeats.record() if commit.repeats.confirm else {})
-
-
-def _record_of_file(table: str, file: File, path: str) -> Json:
-    if file.shared is None:
-        return {"file": path, "sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
-    entry = {"file": path, "start": file.start, "rows": file.rows}
-    if table == "envelope":
-        return entry | {"bytes": file.bytes}
-    return entry | ({"columns": dict(file.columns)} if table == "trials" else {})
-
-
-def _matching(pattern: re.Pattern[str], text: str) -> str:
-    if not pattern.fullmatch(text):
-        raise ValueError(text)
-    return text
-
-
-def _whole(value: object, most: int) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(value)
-    return value
-
-
 def check_rows(table: str, path: Folder, size: int, rows: int) -> None:
     """Raises Damaged if a table claims more rows than a file of ``size`` bytes can hold."""
     if rows > size * ROWS_PER_BYTE[table]:
@@ -307,11 +90,13 @@ def read_table(commit: Commit, table: str) -> pa.Table:
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
         reason = first_line(error)
         raise Damaged(f"{path} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
-    known = [(column.name, column.type) for column in schema.COLUMNS[table]]
-    own = {(column.name, column.type) for column in KINDS[commit.kind].columns}
-    others = [kind for name, kind in columns[len(known) :] if (name, kind) not in own]  # metaparameters and metrics
+    expected = [(column.name, column.type) for column in schema.COLUMNS[table]]
+    columns_of_kind = {(column.name, column.type) for column in KINDS[commit.kind].columns}
+    further_types = [
+        kind for name, kind in columns[len(expected) :] if (name, kind) not in columns_of_kind
+    ]  # metaparameters and metrics
     names = {name for name, _ in columns}
-    if columns[: len(known)] != known or len(names) < len(columns) or not all(map(_is_number, others)):
+    if columns[: len(expected)] != expected or len(names) < len(columns) or not all(map(_is_number, further_types)):
         raise Damaged(f"{path} has other columns than {table}. Check everything with `python -m results verify`.")
     for name in names & set(schema.NEVER_NULL):
         if count := content[name].null_count:
@@ -369,13 +154,6 @@ def check_intact(commit: Commit, table: str) -> None:
 
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
-
-
-def list_study(folder: Folder) -> Listing:
-    try:
-        return parts.listing(durable.system(folder).names(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return parts.listing(())
 
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":

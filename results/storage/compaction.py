@@ -81,16 +81,16 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
     else:
         measurements = _join([piece.measurements for piece in pieces])
     order = _order(measurements["trial"].to_numpy(), measurements["step"].to_numpy())
-    whole = Piece(
+    merged = Piece(
         studies.take(pa.array(_last_rows(studies["run"].to_numpy()))),
         trials.take(pa.array(last)),
         measurements if order is None else measurements.take(pa.array(order)),
     )
     if study is not None and study.search.targets:
-        whole = with_roles(study, whole)
+        merged = with_roles(study, merged)
     if study is not None and study.search.pruning == "exact":
-        whole = _cut_pruned(study, whole)
-    return whole
+        merged = _cut_pruned(study, merged)
+    return merged
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
@@ -162,14 +162,14 @@ def _last_rows(ids: np.ndarray) -> np.ndarray:
 
 
 def _own_measurements(piece: Piece, piece_that_counts: Mapping[int, int], number: int) -> pa.Table:
-    own = [trial for trial in piece.trials["trial"].to_pylist() if piece_that_counts[trial] == number]
-    return piece.measurements.filter(pa.array(np.isin(piece.measurements["trial"].to_numpy(), own)))
+    counting = [trial for trial in piece.trials["trial"].to_pylist() if piece_that_counts[trial] == number]
+    return piece.measurements.filter(pa.array(np.isin(piece.measurements["trial"].to_numpy(), counting)))
 
 
 def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:
     """Returns row indices sorted by (trial, step), or None if the rows are already sorted."""
-    further, same = np.diff(trial), np.diff(step)
-    if np.all((further > 0) | ((further == 0) & (same >= 0))):
+    trial_change, step_change = np.diff(trial), np.diff(step)
+    if np.all((trial_change > 0) | ((trial_change == 0) & (step_change >= 0))):
         return None
     return np.lexsort((step, trial))
 

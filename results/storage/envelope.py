@@ -14,7 +14,7 @@ envelopes. An envelope is an Arrow stream of two batches. The first has the rows
 needs to be read for this rule. The second has the other rows.
 """
 
-import itertools
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -33,7 +33,9 @@ from results.plans.study import METRICS, Target
 from results.rules.answers import Answer, Reached, Rule
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
+from results.storage import compaction
 from results.storage.compaction import Piece
+from results.storage.decisive_rows import NOT_COMPLETE, decisive, row_before, starts_of, taken
 
 FORMAT = 1
 BATCHES = {"minimum": 1, "released": 2}  # number of leading batches that a rule reads
@@ -45,9 +47,6 @@ NEEDED = {  # columns it is built from
     "measurements": {"trial", "step", *METRICS},
 }
 COLUMNS = ("trial", "rank", "step_before", "step")  # followed by the metrics, in their own types
-NOT_COMPLETE = -1  # rank of other trials; COMPLETE trials are counted from 0
-TABLE_ROOM = 8  # maximum lookup-table entries per row, to find steps
-MOST_EDGES = 256  # steps at which rows are compared; longer studies keep some redundant rows
 
 
 class Envelope(NamedTuple):
@@ -57,34 +56,44 @@ class Envelope(NamedTuple):
     rows: Sequence[pa.RecordBatch]
 
 
-def build(study: Plan, whole: Piece, hashes: StringMap) -> tuple[bytes, int]:
+def build(study: Plan, tables: Piece, hashes: StringMap) -> tuple[bytes, int]:
     """Returns the content of a study's envelope file, and its number of rows.
 
     Args:
       study: the plan.
-      whole: the study's merged tables, with at least the columns ``NEEDED``.
+      tables: the study's merged tables, with at least the columns ``NEEDED``.
       hashes: sha256 of the table files, by table.
     """
-    rows, whole = len(whole.measurements), _without_repeats(whole)
-    trial, step = (whole.measurements[name].to_numpy() for name in ("trial", "step"))
-    starts = _starts(trial)
-    complete = whole.trials["trial"].to_numpy()[whole.trials["status"].to_numpy() == "COMPLETE"]
+    searched = _without_repeats(tables)
+    trial, step = (searched.measurements[name].to_numpy() for name in ("trial", "step"))
+    starts = starts_of(trial)
+    complete = searched.trials["trial"].to_numpy()[searched.trials["status"].to_numpy() == "COMPLETE"]
     rank = np.where(np.isin(trial, complete), np.searchsorted(complete, trial), NOT_COMPLETE).astype(np.int32)
-    metrics = {f.name: str(f.type) for f in whole.measurements.schema if f.name in METRICS}
-    columns = {name: whole.measurements[name] for name in metrics}
+    metrics = {f.name: str(f.type) for f in searched.measurements.schema if f.name in METRICS}
+    columns = {name: searched.measurements[name] for name in metrics}
     values = {name: column.to_numpy() for name, column in columns.items()}
     plain = np.where(starts, -1, np.arange(len(starts)) - 1)
-    before = {name: _row_before(starts, column) if column.null_count else plain for name, column in columns.items()}
-    keep = _decisive(starts, step, rank, [(values[name], before[name]) for name in metrics])
+    before = {name: row_before(starts, column) if column.null_count else plain for name, column in columns.items()}
+    keep = decisive(starts, step, rank, [(values[name], before[name]) for name in metrics])
     head = {
         "format": FORMAT,
         "schema": schema.SCHEMA_VERSION,
         "rules": BATCHES,
         "sha256": {table: hashes[table] for table in HASHED},
-        "about": of_study(study, whole.studies, whole.trials, metrics, rows).record(),
+        "about": of_study(study, searched.studies, searched.trials, metrics, len(tables.measurements)).record(),
     }
     batches = [_batch(rows, (trial, rank, step), values, before) for rows in keep]
     return _content(batches[0].schema, head, batches), sum(batch.num_rows for batch in batches)
+
+
+def commit_files(study: Plan, tables: Piece) -> dict[str, tuple[bytes | memoryview, str, int]]:
+    """Returns the content, the sha256 and the number of rows of each file of a commit: the tables and the envelope."""
+    files: dict[str, tuple[bytes | memoryview, str, int]] = {}
+    for table, rows in tables._asdict().items():
+        content = compaction.parquet_bytes(rows)
+        files[table] = content, hashlib.sha256(content).hexdigest(), len(rows)
+    built, count = build(study, tables, {table: files[table][1] for table in HASHED})
+    return files | {"envelope": (built, hashlib.sha256(built).hexdigest(), count)}
 
 
 def rebind(data: bytes, hashes: StringMap) -> bytes:
@@ -165,12 +174,12 @@ def is_same(data: bytes, table: pa.Table) -> bool:
       data: the new envelope, from ``build``.
       table: all rows of the existing envelope, in any readable schema.
     """
-    ours = pa.ipc.open_stream(data).read_all()
-    heads = [json.loads(each.schema.metadata[KEY]) | {"schema": None} for each in (ours, table)]
-    lengths = [[len(chunk) for chunk in each["step"].chunks] for each in (ours, table)]
-    if heads[0] != heads[1] or lengths[0] != lengths[1] or not ours.schema.equals(table.schema):
+    built = pa.ipc.open_stream(data).read_all()
+    heads = [json.loads(envelope.schema.metadata[KEY]) | {"schema": None} for envelope in (built, table)]
+    lengths = [[len(chunk) for chunk in envelope["step"].chunks] for envelope in (built, table)]
+    if heads[0] != heads[1] or lengths[0] != lengths[1] or not built.schema.equals(table.schema):
         return False
-    pairs = zip(ours.columns, table.columns, strict=True)
+    pairs = zip(built.columns, table.columns, strict=True)
     return all(np.array_equal(a.to_numpy(), b.to_numpy(), equal_nan=True) for a, b in pairs)
 
 
@@ -182,18 +191,18 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
       target: metric and value, compared in the type of each study's column.
       rule: rule that determines which trials count and when they reach the target.
     """
-    measured = [each for each in envelopes if target.metric in each.description.metrics]
+    measured = [envelope for envelope in envelopes if target.metric in envelope.description.metrics]
     by_study: dict[str, Answer] = {}
-    for metrics, members in grouped(measured, lambda each: tuple(each.description.metrics.items())).items():
+    for metrics, members in grouped(measured, lambda envelope: tuple(envelope.description.metrics.items())).items():
         table = _rows(members, metrics)
         trial, before, step = (table[name].to_numpy() for name in ("trial", "step_before", "step"))
         reached = target.reached(table[target.metric].to_numpy(), strict=rule.strict)
         at_target = np.flatnonzero(reached & _counts(table, rule))
-        ends = np.cumsum([sum(map(len, each.rows)) for each in members])
-        for each, rows in zip(members, np.split(at_target, np.searchsorted(at_target, ends)[:-1]), strict=True):
+        ends = np.cumsum([sum(map(len, envelope.rows)) for envelope in members])
+        for envelope, rows in zip(members, np.split(at_target, np.searchsorted(at_target, ends)[:-1]), strict=True):
             # Some rows follow the first of their trial, but never change the answer.
             if answer := Reached(trial[rows], before[rows], step[rows]).answer():
-                by_study[each.description.study] = answer
+                by_study[envelope.description.study] = answer
     return by_study
 
 
@@ -206,14 +215,16 @@ def lowest(envelopes: Sequence[Envelope], metric: str, rule: Rule) -> dict[str, 
       rule: rule that determines which trials count.
     """
     by_study = {}
-    for each in envelopes:
-        if metric not in each.description.metrics:
+    for envelope in envelopes:
+        if metric not in envelope.description.metrics:
             continue
-        table = _rows([each], each.description.metrics.items())
+        table = _rows([envelope], envelope.description.metrics.items())
         measured = table[metric].to_numpy()[_counts(table, rule)]
         measured = measured[np.isfinite(measured)]
         if len(measured):
-            by_study[each.description.study] = float(str(measured.min()))  # with the digits of the column's own type
+            by_study[envelope.description.study] = float(
+                str(measured.min())
+            )  # with the digits of the column's own type
     return by_study
 
 
@@ -221,7 +232,7 @@ def _rows(envelopes: Sequence[Envelope], metrics: Iterable[tuple[str, str]]) -> 
     """Returns all rows of envelopes with the same metrics. Raises Damaged if columns or values are invalid."""
     fields = [(name, pa.int32()) for name in COLUMNS] + [(name, METRIC_TYPES[kind]) for name, kind in metrics]
     try:
-        table = pa.Table.from_batches([batch for each in envelopes for batch in each.rows], pa.schema(fields))
+        table = pa.Table.from_batches([batch for envelope in envelopes for batch in envelope.rows], pa.schema(fields))
         table.validate()
         if any(column.null_count for column in table.columns):
             raise ValueError("a value is missing")
@@ -241,15 +252,6 @@ def _counts(table: pa.Table, rule: Rule) -> np.ndarray:
     return (rank != NOT_COMPLETE) & (rank < rule.first)
 
 
-def _row_before(starts: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
-    """Returns, for each row, the previous row of the same trial that has a value of the metric, or -1."""
-    row = np.arange(len(starts))
-    measured = column.is_valid().to_numpy()
-    last = np.maximum.accumulate(np.where(measured, row, -1))
-    before = np.append(-1, last[:-1])[: len(row)]
-    return np.where(before >= np.maximum.accumulate(np.where(starts, row, 0)), before, -1)
-
-
 def _batch(
     rows: np.ndarray,
     columns: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -258,103 +260,26 @@ def _batch(
 ) -> pa.RecordBatch:
     """Returns the rows of a study. Each row is repeated for every previous evaluation to which its metrics refer."""
     trial, rank, step = columns
-    starting = {name: _taken(step, before[name][rows]) for name in values}
+    starting = {name: taken(step, before[name][rows]) for name in values}
     has_value = [~np.isnan(values[name][rows]) for name in values]
     pairs = [np.flatnonzero(has) << 32 | low[has] for has, low in zip(has_value, starting.values(), strict=True)]
     number, low = np.divmod(np.unique(np.concatenate([*pairs, np.zeros(0, np.int64)])), 1 << 32)
     low = low.astype(step.dtype)
-    own = {name: np.where(starting[name][number] == low, values[name][rows[number]], np.nan) for name in values}
+    columns_of_metrics = {
+        name: np.where(starting[name][number] == low, values[name][rows[number]], np.nan) for name in values
+    }
     first = dict(zip(COLUMNS, (trial[rows[number]], rank[rows[number]], low, step[rows[number]]), strict=True))
-    return pa.record_batch({name: pa.array(column) for name, column in (first | own).items()})
+    return pa.record_batch({name: pa.array(column) for name, column in (first | columns_of_metrics).items()})
 
 
-def _taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns the values at the given rows, with 0 for row -1."""
-    return np.where(rows < 0, 0, of[rows]) if len(of) else of
-
-
-def _decisive(
-    starts: np.ndarray, step: np.ndarray, rank: np.ndarray, metrics: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows that can determine an answer: rows for the minimum rule, and additional rows for other rules.
-
-    Args:
-      starts: whether each row is the first of its trial.
-      step, rank: step and rank of each row.
-      metrics: for each metric, the values, and the previous row with this metric for each row, or -1.
-    """
-    # Steps become ranks among the distinct steps. Each row also has the rank of the previous evaluation.
-    place = _places(step)
-    bounds = [*np.flatnonzero(starts).tolist(), len(step)]
-    minimum, released = np.zeros(len(step), bool), np.zeros(len(step), bool)
-    # A row matters only if it improves on its trial and beats all earlier rows, by either rank.
-    for value, before in metrics:
-        rows = _improving(value, bounds)
-        is_ranked = rank[rows] != NOT_COMPLETE
-        ranked = rows[is_ranked]
-        for key in (place[rows], _taken(place, before[rows])):
-            minimum[rows[_first_of_all(key, value[rows])]] = True
-            released[ranked[_first_of_ranks(key[is_ranked], value[ranked], rank[ranked])]] = True
-    return np.flatnonzero(minimum), np.flatnonzero(released & ~minimum)
-
-
-def _places(step: np.ndarray) -> np.ndarray:
-    """Returns the rank of each row's step among the distinct steps, counting from 1. Uses few bits, to sort fast."""
-    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a lookup table is faster than sorting
-        there = np.zeros(int(step.max()) + 1, bool)
-        there[step] = True
-        places = np.cumsum(there)
-        return places.astype(np.min_scalar_type(int(places[-1])))[step]
-    steps = np.unique(step)
-    return (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))
-
-
-def _without_repeats(whole: Piece) -> Piece:
+def _without_repeats(tables: Piece) -> Piece:
     """Returns a study's tables without the repeats of its best trials."""
-    role = whole.trials["role"].to_numpy(zero_copy_only=False)
+    role = tables.trials["role"].to_numpy(zero_copy_only=False)
     if np.all(role == SEARCH):
-        return whole
-    repeats = whole.trials["trial"].to_numpy()[role != SEARCH]
-    measured = whole.measurements
-    return whole._replace(
-        trials=whole.trials.filter(pa.array(role == SEARCH)),
+        return tables
+    repeats = tables.trials["trial"].to_numpy()[role != SEARCH]
+    measured = tables.measurements
+    return tables._replace(
+        trials=tables.trials.filter(pa.array(role == SEARCH)),
         measurements=measured.filter(pa.array(~np.isin(measured["trial"].to_numpy(), repeats))),
     )
-
-
-def _starts(trial: np.ndarray) -> np.ndarray:
-    """Returns whether each row is the first of its trial."""
-    starts = np.ones(len(trial), bool)
-    np.not_equal(trial[1:], trial[:-1], out=starts[1:])
-    return starts
-
-
-def _improving(value: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Returns the rows whose value is below all previous values in their trial."""
-    finite = np.where(np.isnan(value), np.inf, value)
-    lowest = np.full(len(value) + 1, np.inf, value.dtype)
-    for start, end in itertools.pairwise(bounds):
-        np.minimum.accumulate(finite[start : end - 1], out=lowest[start + 1 : end])
-    return np.flatnonzero(finite < lowest[:-1])
-
-
-def _first_of_all(key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Returns the rows whose value is below all previous values, in order of (key, row)."""
-    order = np.argsort(key, kind="stable")
-    in_order = value[order]
-    lowest = np.minimum.accumulate(in_order)
-    return order[np.append(True, in_order[1:] < lowest[:-1])[: len(order)]]
-
-
-def _first_of_ranks(key: np.ndarray, value: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Returns, as bool[rows], whether each row's value is below those of all rows of smaller rank and no larger key."""
-    # A table of the lowest value so far, by rank and by key. Keys are coarse: there is one column per `edge` keys, and
-    # a row counts from the next column on. A few redundant rows may therefore be kept, but no necessary row is lost.
-    edge = int(key.max(initial=0)) // MOST_EDGES + 1
-    height, width = int(rank.max(initial=-1)) + 2, -(-int(key.max(initial=0)) // edge) + 1
-    lowest = np.full((height, width), np.inf, value.dtype)  # [r, e]: for ranks < r with keys up to e edges
-    # Each row enters one rank above its own, because only smaller ranks count. Then take running minima along both.
-    np.minimum.at(lowest.reshape(-1), (rank + 1) * width + -(-key.astype(np.int64) // edge), value)
-    np.minimum.accumulate(lowest, axis=1, out=lowest)
-    np.minimum.accumulate(lowest, axis=0, out=lowest)
-    return value < lowest[rank, key // edge]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from results import durable
 from results.bad_input import BadInput, TooOld, printable, similar_path
 from results.durable import Folder
-from results.file_systems.protocol import Entry as Entry
+from results.file_systems.entry import Entry as Entry
 from results.storage.commits import MANIFEST
 
 SHIPPED = ("published", "mlperf")  # in results/ of the repository
@@ -24,11 +24,13 @@ def advice(folder: Folder, otherwise: str) -> str:
 
 def check_not_above(folder: Folder) -> None:
     """Raises BadInput for a folder that is not a store but has stores below it. The message lists these stores."""
-    below = list(_below(folder, DEPTH)) if durable.system(folder).is_local and not is_store(folder) else []
-    if below:
-        names = ", ".join(map(str, below[:_SHOWN]))
-        if len(below) > _SHOWN:
-            names += f" and {len(below) - _SHOWN} more"
+    stores: list[Folder] = (
+        list(_below(folder, DEPTH)) if durable.system(folder).is_local and not is_store(folder) else []
+    )
+    if stores:
+        names = ", ".join(map(str, stores[:_SHOWN]))
+        if len(stores) > _SHOWN:
+            names += f" and {len(stores) - _SHOWN} more"
         raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {names}")
 
 
@@ -49,16 +51,16 @@ def is_store(folder: Folder) -> bool:
 def _below(folder: Folder, depth: int) -> Iterator[Folder]:
     """Yields the stores below a folder, sorted, without entering stores or following links."""
     try:
-        folders = sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
+        folders = sorted(child for child in folder.iterdir() if child.is_dir() and not child.is_symlink())
     except OSError:
         return
-    for each in folders:
-        if each.name.startswith("."):
+    for child in folders:
+        if child.name.startswith("."):
             continue
-        if is_store(each):
-            yield each
+        if is_store(child):
+            yield child
         elif depth > 1:
-            yield from _below(each, depth - 1)
+            yield from _below(child, depth - 1)
 
 
 def entries(folder: Folder) -> list[Entry]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from results import durable
 from results.bad_input import BadInput
 from results.durable import Folder
+from results.file_systems.liveness import is_alive
 from results.rules.ledger import Ledger
 
 FILE = f"{durable.TEMPORARY}heartbeat"
@@ -59,13 +60,13 @@ def write(folder: Folder, beat: Heartbeat) -> None:
     """Replaces the heartbeat in a study's folder, which may be missing. Never raises OSError."""
     record = beat._asdict() | {"host": socket.gethostname(), "pid": os.getpid()}
     with contextlib.suppress(OSError):  # results do not depend on it
-        durable.system(folder).post(folder / FILE, durable.seal(record))
+        durable.system(folder).replace(folder / FILE, [durable.seal(record)], durable=False)
 
 
 def remove(folder: Folder) -> None:
     """Removes a study's heartbeat, if there is one."""
     with contextlib.suppress(OSError):
-        durable.system(folder).delete(folder / FILE)
+        (folder / FILE).unlink(missing_ok=True)
 
 
 class Seen(NamedTuple):
@@ -96,14 +97,14 @@ def seen(folder: Folder) -> Seen | None:
     if record.keys() != set(Heartbeat._fields) or type(host) is not str:
         return None
     beat = Heartbeat(**record)
-    alive = _is_alive(pid) if host == socket.gethostname() else None
+    alive = is_alive(pid) if host == socket.gethostname() else None
     return Seen(beat, host, alive, written) if _is_sound(beat) else None
 
 
 def read(folder: Folder) -> Heartbeat | None:
     """Returns a study's heartbeat from a live process on this machine, or None."""
-    found = seen(folder)
-    return found.beat if found and found.alive else None
+    sighting = seen(folder)
+    return sighting.beat if sighting and sighting.alive else None
 
 
 class Watch:
@@ -119,38 +120,26 @@ class Watch:
     def look(self, folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
         """Returns the heartbeats of running studies, by folder. Waits a few seconds if it has to look again."""
         folders = list(folders)
-        known = {folder: self.one(folder) for folder in folders}
-        doubtful = [folder for folder, beat in known.items() if beat is None and folder in self._last]
+        beats = {folder: self.one(folder) for folder in folders}
+        doubtful = [folder for folder, beat in beats.items() if beat is None and folder in self._last]
         seconds = max((durable.system(folder).heartbeat_seconds for folder in doubtful), default=0.0)
         if any(time.monotonic() - self._last[folder][1] < seconds for folder in doubtful):
             time.sleep(seconds + 1)
-            known |= {folder: self.one(folder) for folder in doubtful}
-        return {folder: beat for folder, beat in known.items() if beat is not None}
+            beats |= {folder: self.one(folder) for folder in doubtful}
+        return {folder: beat for folder, beat in beats.items() if beat is not None}
 
     def one(self, folder: Folder) -> Heartbeat | None:
         """Returns a study's heartbeat if its process is known to be alive now, or None."""
-        found = seen(folder)
-        if found is None or found.alive is not None:
-            return found.beat if found and found.alive else None
+        sighting = seen(folder)
+        if sighting is None or sighting.alive is not None:
+            return sighting.beat if sighting and sighting.alive else None
         now, before = time.monotonic(), self._last.get(folder)
         fresh = durable.system(folder).fresh_seconds
-        is_recent = abs(time.time() - found.written) < fresh
-        if before is None or before[0] != found.written:
-            self._last[folder] = found.written, now
-            return found.beat if before or is_recent else None
-        return found.beat if is_recent and now - before[1] < fresh else None
-
-
-def _is_alive(pid: object) -> bool:
-    if type(pid) is not int or not 0 < pid < 2**31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        is_recent = abs(time.time() - sighting.written) < fresh
+        if before is None or before[0] != sighting.written:
+            self._last[folder] = sighting.written, now
+            return sighting.beat if before or is_recent else None
+        return sighting.beat if is_recent and now - before[1] < fresh else None
 
 
 def _is_sound(beat: Heartbeat) -> bool:

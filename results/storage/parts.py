@@ -18,8 +18,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from results import durable
 from results.aliases import Strings
 from results.bad_input import BadInput
+from results.durable import Folder
 from results.plans.trial_request import NO_REPEATS, Repeats, TrialRequest
 
 MOST = 999_999  # maximum number of claims and of parts of a study, in six digits
@@ -103,11 +105,11 @@ def checkpoint_file(trial: int, index: int = 0, count: int = 1, step: int | None
 
 def complete_checkpoints(trial: int, names: Iterable[str]) -> list[tuple[int, int]]:
     """Returns (step, count) for each complete multi-part checkpoint of a trial, newest first."""
-    found: dict[tuple[int, int], set[int]] = {}
+    parts_of_steps: dict[tuple[int, int], set[int]] = {}
     for match in filter(None, map(_PATTERNS["checkpoint"].fullmatch, names)):
         if match[2] and int(match[1]) == trial:
-            found.setdefault((int(match[2]), int(match[4])), set()).add(int(match[3]))
-    return sorted((key for key, parts in found.items() if parts == set(range(key[1]))), reverse=True)
+            parts_of_steps.setdefault((int(match[2]), int(match[4])), set()).add(int(match[3]))
+    return sorted((key for key, parts in parts_of_steps.items() if parts == set(range(key[1]))), reverse=True)
 
 
 def attempt_file(number: int) -> str:
@@ -154,6 +156,14 @@ def listing(names: Iterable[str]) -> Listing:
         else:
             by_kind[f"{word}s"].append(_MADE_OF[word](*numbers) if word in _MADE_OF else numbers[0])
     return Listing(**{kind: tuple(members) for kind, members in by_kind.items()})
+
+
+def list_study(folder: Folder) -> Listing:
+    """Lists a study's folder, which may be missing."""
+    try:
+        return listing(durable.system(folder).names(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return listing(())
 
 
 def counting_parts(parts: Iterable[Part], cutoffs: Mapping[int, int], merged: int) -> list[Part]:

@@ -150,7 +150,7 @@ class SharedFile:
         if self._columns is not None:
             columns = pa.schema([field for field in columns if field.name in self._columns], columns.metadata)
         index = {name: i for i, name in enumerate(self._metadata.schema.names)}
-        there = {
+        filled = {
             i
             for group in map(self._metadata.row_group, groups)
             for i in range(len(columns))
@@ -158,9 +158,9 @@ class SharedFile:
         }
         with self.path.open("rb") as stream:
             file = bounds.Parquet(stream, metadata=self._metadata)
-            rows = file.read([columns[i].name for i in sorted(there)], groups)
-        found = iter(rows.columns)
-        arrays = [next(found) if i in there else pa.nulls(len(rows), columns[i].type) for i in range(len(columns))]
+            rows = file.read([columns[i].name for i in sorted(filled)], groups)
+        decoded = iter(rows.columns)
+        arrays = [next(decoded) if i in filled else pa.nulls(len(rows), columns[i].type) for i in range(len(columns))]
         return pa.Table.from_arrays(arrays, schema=columns)
 
 
@@ -172,9 +172,11 @@ def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Returns the columns of a shared table, given those of its studies. Float and double are combined to double."""
     fields = list(pa.unify_schemas(list(schemas), promote_options="permissive"))
-    own = len(schema.COLUMNS[table])
+    known_columns = len(schema.COLUMNS[table])
     derived = plan_columns.COLUMNS if table == "studies" else WORKLOAD
-    fields[own:] = [pa.field(c.name, c.type) for c in derived] + sorted(fields[own:], key=lambda field: field.name)
+    fields[known_columns:] = [pa.field(c.name, c.type) for c in derived] + sorted(
+        fields[known_columns:], key=lambda field: field.name
+    )
     # Strings are plain: Parquet stores them as dictionaries anyway, and some readers do not support Arrow's.
     plain = [field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in fields]
     return pa.schema(
@@ -237,12 +239,12 @@ def differing(table: str, rows: pa.Table, further: StringMap, study: Plan) -> li
       study: the plan.
     """
     derived = _plan_values(table, study)
-    own = {column.name for column in schema.COLUMNS[table]}
+    known_columns = {column.name for column in schema.COLUMNS[table]}
     wrong = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in derived:
             right = column.unique().to_pylist() in ([], [derived[name]])
-        elif name in own:
+        elif name in known_columns:
             right = True
         elif name not in further:
             right = column.null_count == len(column)

@@ -40,12 +40,12 @@ from sweeps.launchers.launcher import (
     check_over_hosts,
     check_retries,
     check_unwatched,
+    cost,
     cpus_and_gpus,
     devices_asked,
     is_stored,
     wait,
 )
-from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
 Jobs = dict[str, str]  # by study
@@ -308,9 +308,7 @@ def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studie
     elements = []
     for study in studies:
         port = f"--port={attempt.port_of(study.name)}"
-        elements.append(
-            shlex.join([*python, study.name, *about, port, "--", *attempt.joined(launch.words[study.name])])
-        )
+        elements.append(shlex.join([*python, study.name, *about, port, "--", *launch.words[study.name]]))
     return "\n".join(
         [
             "#!/bin/bash",

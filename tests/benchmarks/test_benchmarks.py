@@ -66,7 +66,8 @@ for m in synthetic_store.studies(0.05)[:2]:
 held, target = overview.survey(folder), Target("validation_error", 0.1)
 found = held.answers(target, held.descriptions)
 assert len(found) == len(held.envelopes) == 2
-assert found == scan.find_answers(store.catalogue(folder), target)
+for commit in store.catalogue(folder):
+    assert found[commit.name] == scan.reached(commit, target).answer()
 
 plausible = [m for m in synthetic_store.studies(0.05, plausibly=True) if m.path.startswith("open_images_v4")]
 for m in plausible[:2]:

@@ -16,7 +16,7 @@ from .proxy import Faults, Proxy, refusal
 from .servers import Server
 
 pytest.importorskip("obstore")
-from results.file_systems import bucket
+from results.file_systems import lock, path
 
 pytestmark = pytest.mark.buckets
 STUDY = writer.study_of("off", 6)
@@ -37,7 +37,7 @@ def opened(server: Server, running: Proxy, monkeypatch: pytest.MonkeyPatch) -> O
         monkeypatch.setenv(name, value)
 
     def open_store(name: str) -> Any:
-        monkeypatch.setattr(bucket, "_BUCKETS", {})
+        monkeypatch.setattr(path, "_BUCKETS", {})
         return durable.location(server.store(name))
 
     return open_store
@@ -77,7 +77,7 @@ def test_without_the_bucket_from_any_write_on_nothing_confirmed_is_lost(
     opened: Opened, running: Proxy, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RENEW_SECONDS", "STALE_SECONDS", "_LOOK_SECONDS"):  # the lock remains, and this process is alive
-        monkeypatch.setattr(bucket, name, 0.1)
+        monkeypatch.setattr(lock, name, 0.1)
     for place in range(1, MOST):
         name, last = f"gone-{place}", running.writes + place
         faults.answer = lambda request, last=last: (

@@ -23,12 +23,13 @@ from results.checks import verify
 from results.file_systems.local import LocalFiles
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
-from sweeps import __main__ as sweeps_cli, composition, launching, limits, planning, status, watch
+from sweeps import __main__ as sweeps_cli, composition, launching, limits, planning, status
+from sweeps.choices import launcher_keys, options
 from sweeps.launchers import attempt, local, slurm
 from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import CommandLine, command_line, launcher_keys, options
+from sweeps.overrides import CommandLine, command_line
 from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.schema import LauncherConfig
 
@@ -137,21 +138,14 @@ def test_one_code_of_several_processes(codes: list[int], worst: int) -> None:
     assert worst_code(reversed(codes)) == worst
 
 
-@pytest.mark.parametrize("words", [[], ["--watch"]])
-def test_a_damaged_plan_of_one_study_hides_no_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
-    monkeypatch.setattr(watch.time, "sleep", lambda seconds: None)
+def test_a_damaged_plan_of_one_study_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, damaged, alike = (by_hand.study(trials=2, details={"version": version}) for version in (1, 2, 3))
     for study in (whole, damaged, alike):
         by_hand.publish(tmp_path, study, {0: by_hand.Ran("COMPLETE", [(1, 0.5)])})
     plan = tmp_path / damaged.name / "plan-000000002.json"
     plan.write_bytes(plan.read_bytes()[:-9])
-    assert status.main([f"store={tmp_path}", *words]) == 1
+    assert status.main([f"store={tmp_path}"]) == 1
     said = capsys.readouterr()
-    if words:
-        assert "2/3 studies" in said.out
-        return
     rows = {
         line.split()[0]: line.split()[1:]
         for line in said.out.splitlines()
@@ -390,7 +384,7 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
     asked = config["launcher"] | {"minutes": 90, "mem": "8G", "at_once": 5, "silence_seconds": 600.0}
     asked["sbatch"] = {"account": "a b", "comment": 'it\'s "x" #5 back\\slash'}
     study = make_study()
-    words = {study.name: (("task.targets=[{metric: validation_error, value: 0.1}]", "trials=4"),)}
+    words = {study.name: ("task.targets=[{metric: validation_error, value: 0.1}]", "trials=4")}
     folder = tmp_path / "o'neil 50%A"
     used = Limits(study=Bounds(max_failures=2))
     launch = Launch(folder, [study], Settings(), used, {}, words, lambda update: None, lambda: None)
@@ -407,7 +401,6 @@ def test_the_script_of_an_array(tmp_path: Path, make_study: Callable[..., BatchS
         "--cpus-per-task=2",
     ):
         assert f"#SBATCH {line}" in script.splitlines()
-    assert attempt.split(attempt.joined(words[study.name])) == [list(words[study.name][0])]
     alone = attempt.command(["trials=4"], tmp_path, silence_seconds=600.0)
     assert alone[-1] == "launcher.silence_seconds=600.0"
 
@@ -485,7 +478,7 @@ def by_slurm(
         studies = [make_study(batch_size=size, trials=1, budget_steps=2) for size in (16, 32)]
         for study in studies:
             store.ask(tmp_path, study)
-        words = {study.name: (("trials=1",),) for study in studies}
+        words = {study.name: ("trials=1",) for study in studies}
         told = Limits()
         launch = Launch(tmp_path, studies, Settings(), told, {}, words, lambda update: None, lambda: None)
         one = Slurm(shown, **how)

@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from results import store
+from results.catalog import scan
 from results.plans import schema
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
-from results.rules.answers import Answer, Rule
-from results.storage.commits import Folder
+from results.plans.study import Target
+from results.rules.answers import MINIMUM, Answer, Rule
+from results.storage.commits import Commit, Folder
 from results.storage.compaction import Piece
 
 METRIC = "validation_error"
@@ -82,3 +84,9 @@ def publish(folder: Folder, about: Recorded, trials: Mapping[int, Ran], dtype: t
     with store.claim(folder, about.name) as claim:
         claim.write(tables(trials, dtype, about)._asdict())
         claim.commit(about)
+
+
+def scanned(studies: list[Commit], target: Target, rule: Rule = MINIMUM) -> dict[str, Answer]:
+    """The answers from every row of the measurements."""
+    by_name = {commit.name: scan.reached(commit, target, rule).answer() for commit in studies}
+    return {name: answer for name, answer in by_name.items() if answer}

@@ -16,8 +16,9 @@ from hypothesis import given, settings, strategies as st
 
 from results import durable, store
 from results.bad_input import BadInput
-from results.file_systems import bucket, probe, protocol
-from results.file_systems.bucket import LOCK, BucketPath
+from results.file_systems import bucket, entry, liveness, lock, probe
+from results.file_systems.lock import LOCK
+from results.file_systems.path import BucketPath
 
 NAMES = st.lists(st.sampled_from(["a", "b", "plan-1.json", "c.d"]), min_size=1, max_size=3).map("/".join)
 
@@ -122,8 +123,8 @@ def test_a_listing_that_comes_late_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(bucket, "RENEW_SECONDS", 0.02)
+    monkeypatch.setattr(lock, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lock, "RENEW_SECONDS", 0.02)
 
 
 @contextlib.contextmanager
@@ -157,7 +158,7 @@ def test_the_lock_of_a_process_that_is_gone_is_taken_at_once(quick: None) -> Non
     folder = place() / "study"
     child = subprocess.Popen(["true"])
     child.wait()
-    with held_elsewhere(folder, bucket._who() | {"pid": child.pid}), durable.system(folder).lock(folder):
+    with held_elsewhere(folder, liveness.identity() | {"pid": child.pid}), durable.system(folder).lock(folder):
         assert durable.system(folder).is_locked(folder)
 
 
@@ -165,7 +166,7 @@ def test_a_lock_of_another_machine_is_taken_once_it_is_not_renewed(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = place() / "study"
-    monkeypatch.setattr(bucket, "STALE_SECONDS", 0.5)
+    monkeypatch.setattr(lock, "STALE_SECONDS", 0.5)
     holder = {"host": "elsewhere", "numbering": "", "pid": os.getpid()}
     renewed = threading.Event()
 
@@ -185,13 +186,13 @@ def test_a_lock_of_another_machine_is_taken_once_it_is_not_renewed(
 
 def test_clocks_that_differ_do_not_make_a_leftover(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = place() / "study"
-    durable.replace(folder / f"{protocol.TEMPORARY}file", b"written just now")
+    durable.replace(folder / f"{entry.TEMPORARY}file", b"written just now")
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 3 * 24 * 3600)
     with durable.system(folder).lock(folder):
-        assert not durable.is_leftover(folder / f"{protocol.TEMPORARY}file")
+        assert not durable.is_leftover(folder / f"{entry.TEMPORARY}file")
     folder.bucket._ahead = 0.0
-    assert durable.is_leftover(folder / f"{protocol.TEMPORARY}file")
+    assert durable.is_leftover(folder / f"{entry.TEMPORARY}file")
 
 
 def test_a_folder_whose_last_object_was_just_removed_is_empty() -> None:

@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from results import cli, printing
+from results import cli, printing, tables, wrapping
 from results.bad_input import BadInput
 
 PATH = "my results/a store with spaces/of many words"
@@ -31,7 +31,7 @@ examples:
 
 
 def test_help_within_a_width_keeps_its_columns_and_its_commands() -> None:
-    assert printing.reflowed(HELP, 62).split("\n") == [
+    assert wrapping.reflowed(HELP, 62).split("\n") == [
         "Steps to target: how many steps the best trial of every study",
         "needed to reach the target of its own study, and of no other",
         "one.",
@@ -56,13 +56,13 @@ def test_help_within_a_width_keeps_its_columns_and_its_commands() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_every_word_of_help_is_there_and_every_command_is_the_same(width: int) -> None:
-    shown = printing.reflowed(HELP, width)
+    shown = wrapping.reflowed(HELP, width)
     assert shown.replace("\\\n", " ").replace("# ", "").split() == HELP.replace("# ", "").split()
     assert width < 60 or max(map(len, shown.split("\n"))) <= width
 
 
 def test_a_meaning_without_room_beside_its_name_is_below_it() -> None:
-    assert printing.reflowed(f"  {'name' * 8}  what it means, in several words", 46).split("\n") == [
+    assert wrapping.reflowed(f"  {'name' * 8}  what it means, in several words", 46).split("\n") == [
         f"  {'name' * 8}",
         "      what it means, in several words",
     ]
@@ -72,7 +72,7 @@ def test_paths_and_commands_stay_in_one_piece_at_any_width() -> None:
     command = f"scaling-limits fit --store {shlex.quote(PATH)}"
     line = f"words before it and more of them, stored in {PATH}/x.png; of `python -m sweeps` k' of k; next: {command}"
     for width in range(20, 200, 7):
-        lines = printing.wrap(line, width, kept=[PATH])
+        lines = wrapping.wrap(line, width, kept=[PATH])
         assert " ".join(lines) == line
         for whole in (f"{PATH}/x.png;", "`python -m sweeps`", command):
             assert sum(whole in one for one in lines) == 1, (width, whole)
@@ -96,23 +96,21 @@ def test_a_path_that_was_typed_is_not_broken(
         assert line.count("\n") > 1
 
 
-def columns(names: list[str], rows: list[list[str]], left: set[str]) -> list[printing.Column]:
-    return [printing.Column(n, tuple(row[i] for row in rows), n in left) for i, n in enumerate(names)]
+def columns(names: list[str], rows: list[list[str]], left: set[str]) -> list[tables.Column]:
+    return [tables.Column(n, tuple(row[i] for row in rows), n in left) for i, n in enumerate(names)]
 
 
 def test_a_table_that_fits_is_as_in_a_pipe() -> None:
     made = columns(["study", "steps"], [["a", "1"], ["b", "1"]], {"study"})
     assert (
-        printing.render(made, 0, (), 80)
-        == printing.render(made, 0, (), None)
-        == "study  steps\na          1\nb          1"
+        tables.render(made, 0, (), 80) == tables.render(made, 0, (), None) == "study  steps\na          1\nb          1"
     )
 
 
 def test_what_is_constant_goes_into_a_heading_and_totals_stay() -> None:
     names = [f"study_with_a_name-b{size}" for size in (1, 2)]
     rows = [[names[0], "released", "5"], [names[1], "released", "6"], ["total", "", "11"]]
-    lines = printing.render(columns(["study", "state", "planned"], rows, {"study", "state"}), 1, (), 32).split("\n")
+    lines = tables.render(columns(["study", "state", "planned"], rows, {"study", "state"}), 1, (), 32).split("\n")
     assert lines[0] == "state released" and lines[-1].split() == ["total", "11"]
 
 
@@ -120,7 +118,7 @@ def test_one_row_gives_its_names_away_and_keeps_what_the_table_is_about() -> Non
     row = [["wine", "fully_connected_64", "momentum", "0.91", "", "32.5", "[8.1, 65.8]", "identified"]]
     names = ["dataset", "model", "optimizer", "sharpness", "note", "critical", "interval", "verdict"]
     made = [c._replace(kept=c.name in names[-3:]) for c in columns(names, row, {*names[:3], "verdict"})]
-    words = " ".join(printing.render(made, 0, ("sharpness",), 34).split())
+    words = " ".join(tables.render(made, 0, ("sharpness",), 34).split())
     assert words.startswith("dataset wine · model fully_connected_64 · optimizer momentum critical")
     assert "32.5 [8.1, 65.8] identified" in words
     assert words.endswith("left out: sharpness; --wide shows all")
@@ -136,7 +134,7 @@ def test_rows_that_differ_still_do_at_any_width() -> None:
     ]
     made = columns(["study", "steps to target", "trials"], rows, {"study"})
     for width in range(45, 90):
-        lines = printing.render(made, 0, (), width).split("\n")
+        lines = tables.render(made, 0, (), width).split("\n")
         assert max(map(len, lines)) <= width
         body = [line.split() for line in lines[-len(rows) :]]
         assert len({line[0] for line in body}) == len(rows)
@@ -146,7 +144,7 @@ def test_rows_that_differ_still_do_at_any_width() -> None:
 def test_columns_left_out_are_named() -> None:
     rows = [[f"{i}", "123,456,789", "987,654,321"] for i in range(3)]
     rows[1][1:] = ["1", "2"]
-    lines = printing.render(columns(["i", "needed", "spare"], rows, set()), 0, ("spare",), 20).split("\n")
+    lines = tables.render(columns(["i", "needed", "spare"], rows, set()), 0, ("spare",), 20).split("\n")
     assert " ".join(map(str.strip, lines)).endswith("left out: spare; --wide shows all") and "123,456,789" in lines[1]
 
 

@@ -34,7 +34,6 @@ def test_a_store_without_faults_and_its_ledger(whole: Path, capsys: pytest.Captu
     remote = durable.location("memory://verified/store")
     for path in whole.rglob("*"):
         if path.is_file():
-            (remote / path.relative_to(whole).as_posix()).parent.mkdir(parents=True, exist_ok=True)
             (remote / path.relative_to(whole).as_posix()).write_bytes(path.read_bytes())
     assert verify.run(remote, print) == 0
     assert capsys.readouterr().out.splitlines() == [line]

@@ -18,7 +18,7 @@ import pytest
 
 from results import durable, progress, store
 from results.bad_input import BadInput
-from results.catalog import overview, scan
+from results.catalog import overview
 from results.checks import verify
 from results.durable import Folder
 from results.importers import archive, curves_csv, intake, shallue2018, shallue2018_format
@@ -28,6 +28,8 @@ from results.plans.search_space import Range
 from results.plans.study import Target
 from results.release import merge
 from results.rules.answers import MINIMUM, Answer, Rule
+
+from ..by_hand import scanned
 
 FOLDER = "solution_quality/mnist/simple_cnn_base/momentum/64"
 HEADER = "step,val/classification_error"
@@ -147,8 +149,8 @@ def test_what_is_imported_is_verified_merged_and_answered_from_step_0_on(tmp_pat
         for value, expected in ((0.4, Answer(0, 0, 2)), (0.25, Answer(0, 5, 2)), (0.1, None)):
             target = Target("validation_error", value)
             found = held.answers(target, [name])
-            scanned = scan.find_answers(store.catalogue(tmp_path / "s"), target, rule)
-            assert found.get(name) == scanned.get(name) == expected
+            rows = scanned(store.catalogue(tmp_path / "s"), target, rule)
+            assert found.get(name) == rows.get(name) == expected
 
 
 @pytest.mark.parametrize("name", ["a.tar.bz2", "a.tar", "folder"])
@@ -254,10 +256,10 @@ def test_ways_to_write_a_table(tmp_path: Path, text: str, rows: list[tuple[int, 
     [
         ("measurements.csv", "step,val/classification_error\n1,abc\n", "cannot be parsed"),
         ("measurements.csv", "step,val/classification_error\n1,0.5,3\n", "cannot be parsed"),
-        ("measurements.csv", "step,val/classification_error\n,0.5\n", "without a step"),
-        ("measurements.csv", "step,val/classification_error\n-1,0.5\n", "negative"),
-        ("measurements.csv", "step,val/classification_error\n3000000000,0.5\n", "beyond any"),
-        ("measurements.csv", "step,val/classification_error\n1.5,0.5\n", "cannot be parsed"),
+        ("measurements.csv", "step,val/classification_error\n,0.5\n", "not an integer"),
+        ("measurements.csv", "step,val/classification_error\n-1,0.5\n", "not an integer"),
+        ("measurements.csv", "step,val/classification_error\n3000000000,0.5\n", "not an integer"),
+        ("measurements.csv", "step,val/classification_error\n1.5,0.5\n", "not an integer"),
         ("measurements.csv", "step,step\n1,1\n", "twice"),
         ("measurements.csv", "epoch,val/classification_error\n1,1\n", "no column step"),
         ("measurements.csv", "", "no header"),

@@ -32,6 +32,8 @@ from results.storage.commits import read_table
 from results.storage.compaction import TABLES, Piece
 from results.storage.parts import confirm_file
 
+from ..by_hand import scanned
+
 TARGET = Target("validation_loss", 0.5)
 
 
@@ -236,7 +238,7 @@ def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchS
     assert found.descriptions[study.name].complete == 3
     for rule in (answers.Rule("released", 2), answers.Rule("released", 9)):
         found = overview.survey(tmp_path, rule)
-        assert found.answers(TARGET, {study.name}) == scan.find_answers([commit], TARGET, rule)
+        assert found.answers(TARGET, {study.name}) == scanned([commit], TARGET, rule)
     assert verify.run(tmp_path, quiet) == 0
 
 

@@ -17,7 +17,7 @@ from results.plans.study import Target
 from results.rules import answers
 from results.rules.answers import MINIMUM, Rule
 from results.rules.descriptions import of_study
-from results.storage import envelope
+from results.storage import decisive_rows, envelope
 from results.storage.compaction import Piece
 
 from ..by_hand import METRIC, Ran, answer_of, study, tables
@@ -45,10 +45,10 @@ studies = st.lists(st.tuples(st.integers(0, 40), ran), unique_by=lambda pair: pa
 rules = st.one_of(st.just(MINIMUM), st.builds(Rule, st.just("released"), st.integers(1, 10)))
 
 
-@pytest.mark.parametrize("edges", [envelope.MOST_EDGES, 3])
+@pytest.mark.parametrize("edges", [decisive_rows.MOST_EDGES, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_any_question_is_answered_as_by_looking_at_every_row(monkeypatch, dtype, edges):
-    monkeypatch.setattr(envelope, "MOST_EDGES", edges)
+    monkeypatch.setattr(decisive_rows, "MOST_EDGES", edges)
 
     @settings(max_examples=150, deadline=None)
     @given(studies, values.filter(np.isfinite), rules)
@@ -290,6 +290,6 @@ def test_an_evaluation_without_the_metric_starts_no_interval_and_one_that_diverg
 def test_places_of_steps_do_not_depend_on_how_they_are_found(highest):
     step = np.random.default_rng(3).integers(0, highest, 400, np.int32, endpoint=True)
     distinct = sorted(set(step.tolist()))
-    found = envelope._places(step)
+    found = decisive_rows._places(step)
     assert found.tolist() == [distinct.index(each) + 1 for each in step.tolist()]
     assert found.dtype == np.min_scalar_type(len(distinct))
