@@ -82,9 +82,11 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     Raises:
       BadInput: there is no store, a condition is invalid, or no study meets the conditions.
     """
-    conditions = [_conditions(one) for one in where]
+    conditions = [_conditions(condition_text) for condition_text in where]
     commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(folder))
-    matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
+    matches = [
+        commit for commit in commits if not where or any(_meets(commit.study, condition) for condition in conditions)
+    ]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
     return group(matches)
@@ -96,15 +98,15 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
     def names(commit: Commit) -> tuple[str, str, str]:
         return commit.study.labels
 
-    found = alike(commits, names, lambda commit: shared_plan(commit.study))
-    by_names = sorted(found, key=lambda one: (names(one.members[0]), one.key))
+    groups = alike(commits, names, lambda commit: shared_plan(commit.study))
+    by_names = sorted(groups, key=lambda workload_group: (names(workload_group.members[0]), workload_group.key))
     return [
         WorkloadStudies(
-            *names(one.members[0]),
-            one.distinction,
-            tuple(sorted(one.members, key=lambda commit: (along(commit.study), commit.name))),
+            *names(workload_group.members[0]),
+            workload_group.distinction,
+            tuple(sorted(workload_group.members, key=lambda commit: (along(commit.study), commit.name))),
         )
-        for one in by_names
+        for workload_group in by_names
     ]
 
 
@@ -144,7 +146,7 @@ def alike(
         words[key] = in_words(plan)
         by_names.setdefault(names(item), {}).setdefault(key, []).append(item)
     return [
-        Alike(key, members, distinction(key, {other: words[other] for other in groups}))
+        Alike(key, members, distinction(key, {sibling: words[sibling] for sibling in groups}))
         for groups in by_names.values()
         for key, members in groups.items()
     ]
@@ -160,9 +162,9 @@ def distinction(key: str, plans: Mapping[str, Fields]) -> str:
 
     Data options are separate fields.
     """
-    own, *others = (_with_options(plan) for plan in (plans[key], *plans.values()))
-    fields = [field for field in own if any(plan.get(field) != own[field] for plan in others)]
-    return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
+    own_plan, *other_plans = (_with_options(plan) for plan in (plans[key], *plans.values()))
+    fields = [field for field in own_plan if any(plan.get(field) != own_plan[field] for plan in other_plans)]
+    return ", ".join(f"{field}={_brief(field, own_plan[field])}" for field in fields)
 
 
 def _conditions(text: str) -> StringMap:
@@ -185,12 +187,12 @@ def _meets(study: Plan, conditions: StringMap) -> bool:
 
 def _names(study: Plan, field: str) -> list[str]:
     values = study.plan() | {"pruning": study.search.pruning, "unit": study.batch_unit[0]}
-    own = [str(values.get(field, ""))]
-    return [*own, study.labels.model] if field == "model" else own
+    choices = [str(values.get(field, ""))]
+    return [*choices, study.labels.model] if field == "model" else choices
 
 
 def _available(commits: Sequence[Commit]) -> str:
-    names = {"/".join(one.study.labels) for one in commits}
+    names = {"/".join(commit.study.labels) for commit in commits}
     return f"The store has {text.first_few(sorted(names))}." if names else "The store has no study over batch sizes."
 
 
@@ -219,29 +221,36 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     """
     names = set(table["study"])
     plans = {commit.name: commit.study for commit in store.catalogue(overview.folder) if commit.name in names}
-    differs, apart = dict[Hashable, str](), dict[Hashable, str]()
+    differs, distinctions = dict[Hashable, str](), dict[Hashable, str]()
     for _, rows in table.groupby(list(CURVE_COLUMNS), sort=False):
-        own = {at: plans[name] for at, name in rows["study"].items() if name in plans}
-        shared = {at: _shared(plan) for at, plan in own.items()}
+        plans_by_row = {place_in_table: plans[name] for place_in_table, name in rows["study"].items() if name in plans}
+        shared = {place_in_table: _shared(plan) for place_in_table, plan in plans_by_row.items()}
         curves = {digest(plan): plan for plan in shared.values()}
-        same: dict[tuple[str, tuple[int, ...]], list[Hashable]] = {}
-        for at, plan in shared.items():
-            differs[at] = distinction(digest(plan), curves)
-            same.setdefault((digest(plan), place(own[at])), []).append(at)
-        for members in same.values():
-            for at, words in zip(members, _separations([_varied(own[at]) for at in members]), strict=True):
-                apart[at] = ", ".join(filter(None, (differs[at], words)))
-    columns = {name: [of.get(at, "") for at in table.index] for name, of in (("differs", differs), ("apart", apart))}
+        siblings: dict[tuple[str, tuple[int, ...]], list[Hashable]] = {}
+        for place_in_table, plan in shared.items():
+            differs[place_in_table] = distinction(digest(plan), curves)
+            siblings.setdefault((digest(plan), place(plans_by_row[place_in_table])), []).append(place_in_table)
+        for members in siblings.values():
+            for place_in_table, words in zip(
+                members,
+                _separations([_varied(plans_by_row[place_in_table]) for place_in_table in members]),
+                strict=True,
+            ):
+                distinctions[place_in_table] = ", ".join(filter(None, (differs[place_in_table], words)))
+    columns = {
+        name: [texts.get(place_in_table, "") for place_in_table in table.index]
+        for name, texts in (("differs", differs), ("apart", distinctions))
+    }
     columns["unit"] = [unit_in_words(plans[name]) if name in plans else "" for name in table["study"]]
     return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 
 def _separations(contents: Sequence[Fields]) -> list[str]:
     """Returns, for each of ``contents``, the values of the fewest fields that distinguish them."""
-    every = dict.fromkeys(field for content in contents for field in content)
-    words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
+    all_fields = dict.fromkeys(field for content in contents for field in content)
+    words = [{field: json.dumps(content.get(field), sort_keys=True) for field in all_fields} for content in contents]
     chosen = text.separating(words)
-    return [", ".join(f"{field}={own[field][:LONGEST]}" for field in chosen) for own in words]
+    return [", ".join(f"{field}={fields[field][:LONGEST]}" for field in chosen) for fields in words]
 
 
 def _shared(study: Plan) -> dict[str, object]:
@@ -256,9 +265,9 @@ def _varied(study: Plan) -> Json:
     return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
 
 
-def _leaves(content: Fields, within: str) -> Iterator[tuple[str, Any]]:
+def _leaves(content: Fields, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in content.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{within}{name}.")
+            yield from _leaves(value, f"{prefix}{name}.")
         else:
-            yield f"{within}{name}", value
+            yield f"{prefix}{name}", value

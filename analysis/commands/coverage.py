@@ -26,10 +26,10 @@ SLOW = ("suggestions",)  # 10 s per data set
 
 def run(options: argparse.Namespace) -> None:
     """Prints one row per scenario."""
-    for name, least in (("datasets", 1), ("seed", 0)):
+    for name, minimum in (("datasets", 1), ("seed", 0)):
         number = getattr(options, name)
-        if number < least:
-            raise BadInput(f"--{name} must be at least {least}, not {number}")
+        if number < minimum:
+            raise BadInput(f"--{name} must be at least {minimum}, not {number}")
     if printing.is_data():  # CSV and JSON hold a single table
         output.print_table(TABLES[options.of or "extents"].run(options.datasets, options.seed, printing.say), str)
         return

@@ -162,8 +162,8 @@ def _row(curve: CoreCurve) -> dict[str, Any]:
 
 def fits(studies: Sequence[MeasuredFactorization]) -> tuple[pd.DataFrame, str]:
     """Returns a table of all curves' fits, and the same table formatted as text."""
-    every = curves(studies)
-    return table(every), as_text(every)
+    core_curves = curves(studies)
+    return table(core_curves), as_text(core_curves)
 
 
 def as_text(curves: Sequence[CoreCurve]) -> str:

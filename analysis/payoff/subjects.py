@@ -206,19 +206,19 @@ def of_runs(file: Path, basis: Basis) -> list[Subject]:
     return [_of_runs({name: group[name].iloc[0] for name in named}, group, f"--{basis}") for group in groups]
 
 
-def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
+def _of_runs(names: Json, rows: pd.DataFrame, source: str, notes: Strings = ()) -> Subject:
     """Returns the subject for runs with given steps. It has a curve over batch size if the rows have batch sizes."""
     with_batch = rows[rows["batch_size"].notna()]
     steps = known_runs.curve(with_batch) if len(with_batch) else float(rows["steps"].median())
-    times = tuple(given_times(rows, steps, by, notes))
+    times = tuple(given_times(rows, steps, source, notes))
     return Subject(names, " · ".join(map(str, names.values())), steps, (), times)
 
 
-def given_times(rows: pd.DataFrame, steps: PointsFit | float, by: str, notes: Strings = ()) -> list[KnownTimes]:
+def given_times(rows: pd.DataFrame, steps: PointsFit | float, source: str, notes: Strings = ()) -> list[KnownTimes]:
     """Returns the times of runs with given steps. Adds a note on the critical batch size of their curve ``steps``."""
     if isinstance(steps, PointsFit):
         notes = tuple(filter(None, (*notes, known_runs.critical(rows, steps))))
-    return known_runs.of_rows(rows, by, notes)
+    return known_runs.of_rows(rows, source, notes)
 
 
 def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subject]:
