@@ -35,8 +35,8 @@ def main(report: BenchmarkReport) -> None:
             "a bucket": lambda: seconds(lambda: _status(url, server, count)),
         }
         times = in_turn(work, 1 if report.smoke else ROUNDS, "status")
-    for name, found in times.items():
-        report.add(f"seconds of the status of {count} studies in {name}", statistics.median(found), "s")
+    for name, durations in times.items():
+        report.add(f"seconds of the status of {count} studies in {name}", statistics.median(durations), "s")
     report.add("bound on seconds / seconds in a bucket", SECONDS / statistics.median(times["a bucket"]), "×", 1.0)
 
 

@@ -98,11 +98,11 @@ def link(folder: Path, names: Sequence[str], to: Path) -> Path:
 def measured(study: BatchStudy) -> Record:
     """Returns the record of a study with synthetic numbers, in which each trial has a few evaluations."""
     trials, steps = search.draw(study, range(study.trials)), study.evaluations[:MEASURED]
-    trial = np.repeat(np.array([each.id for each in trials], np.int32), len(steps))
+    trial = np.repeat(np.array([trial.id for trial in trials], np.int32), len(steps))
     values = np.random.default_rng(study.seed).random(len(trial), np.float32)
     outcome = TrialOutcome("COMPLETE", None, int(steps[-1]))
     metrics = dict.fromkeys(("validation_loss", "validation_error", "test_loss", "test_error"), values)
-    return Record(trials, {each.id: outcome for each in trials}, trial, np.tile(steps, len(trials)), metrics)
+    return Record(trials, {trial.id: outcome for trial in trials}, trial, np.tile(steps, len(trials)), metrics)
 
 
 def composing(folder: Path, points: int) -> float:
@@ -115,9 +115,9 @@ def composing(folder: Path, points: int) -> float:
 
 def exponent(times: Mapping[int, float], start: float) -> float:
     """Returns the exponent with which ``times - start`` grows from the smallest to the largest size."""
-    least, most = min(times), max(times)
-    grown = [max(times[size] - start, RESOLUTION) for size in (least, most)]
-    return math.log(grown[1] / grown[0]) / math.log(most / least)
+    shortest, longest = min(times), max(times)
+    grown = [max(times[size] - start, RESOLUTION) for size in (shortest, longest)]
+    return math.log(grown[1] / grown[0]) / math.log(longest / shortest)
 
 
 def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float) -> None:
@@ -138,12 +138,12 @@ def main(report: BenchmarkReport) -> None:
     )
     names = write(report.folder / "whole", sizes[-1])
     stores = {size: link(report.folder / "whole", names[:size], report.folder / f"of-{size}") for size in sizes}
-    small, *others = sizes
-    taken = min(cpu_seconds(["sweeps", *line(stores[others[-2]], asked)]) for _ in range(runs))
-    add(report, f"a finished sweep of {asked} of {others[-2]:,} studies", FINISHED, taken)
+    small, *larger = sizes
+    taken = min(cpu_seconds(["sweeps", *line(stores[larger[-2]], asked)]) for _ in range(runs))
+    add(report, f"a finished sweep of {asked} of {larger[-2]:,} studies", FINISHED, taken)
     for words, targets, among in (
-        (["sweeps.status"], STATUS, others),
-        (["results", "verify"], {1200: VERIFIED}, others[:-1]),
+        (["sweeps.status"], STATUS, larger),
+        (["results", "verify"], {1200: VERIFIED}, larger[:-1]),
     ):
         times = {}
         for size in (small, *among):

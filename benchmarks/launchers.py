@@ -64,24 +64,24 @@ def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
 
 def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
     """Adds the cost per study of a launcher."""
-    few, many = (1, 2) if report.smoke else (launcher.few, launcher.many)
+    few, long_sweep = (1, 2) if report.smoke else (launcher.few, launcher.many)
     costs: dict[tuple[bool, int], list[Cost]] = {}
     run(launcher.words, few, report.folder)  # compiles
     for _ in tqdm(range(rounds), desc=launcher.name, disable=None):
         for dry in (False, True):
-            for studies in (few, many):
+            for studies in (few, long_sweep):
                 words = (*launcher.words, "--dry-run") if dry else launcher.words
                 costs.setdefault((dry, studies), []).append(run(words, studies, report.folder))
 
     def of_one(dry: bool, field: str) -> float:
-        long, short = ([getattr(each, field) for each in costs[dry, studies]] for studies in (many, few))
-        return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (many - few)
+        long, short = ([getattr(cost, field) for cost in costs[dry, studies]] for studies in (long_sweep, few))
+        return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (long_sweep - few)
 
-    whole, composing = of_one(False, "clock"), of_one(True, "clock")
-    report.add(f"{launcher.name}: per study, including composition", whole, "s")
+    total, composing = of_one(False, "clock"), of_one(True, "clock")
+    report.add(f"{launcher.name}: per study, including composition", total, "s")
     report.add(f"{launcher.name}: composing it", composing, "s")
     target = 1.0 if launcher is LOCAL else None
-    cost = max(whole - composing, 1e-9)
+    cost = max(total - composing, 1e-9)
     report.add(f"{launcher.name}: per study, without composition", cost, "s")
     if target is not None:
         report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / cost, "×", target)
@@ -90,8 +90,8 @@ def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    further = {"action": "append", "choices": sorted(OTHERS), "default": [], "help": "another launcher, too"}
-    with open_report(__doc__, {"--also": further}) as report:
+    choices = {"action": "append", "choices": sorted(OTHERS), "default": [], "help": "another launcher, too"}
+    with open_report(__doc__, {"--also": choices}) as report:
         rounds = 1 if report.smoke else ROUNDS
         for launcher in (LOCAL, *(OTHERS[name] for name in report.options.also)):
             measure(report, launcher, rounds)

@@ -83,16 +83,18 @@ def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
 
 def products(smoke: bool) -> dict[str, float]:
     """Returns the ratios of measured to predicted seconds for matmuls of sizes that the probe does not measure."""
-    most = 2e6 if smoke else 2e8
-    sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
-    others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
+    largest = 2e6 if smoke else 2e8
+    sizes = [size for size in probe.PRODUCTS if math.prod(size) < largest]
+    further_sizes = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * largest]
     per_flop, per_byte, start = probe.fitted(probe.products(sizes, "float32", 1e9), 4)
-    repeats = [probe.products(others, "float32", 1e9) for _ in range(3)]
+    repeats = [probe.products(further_sizes, "float32", 1e9) for _ in range(3)]
     ratios = {}
-    for same in zip(*repeats, strict=True):
-        one = same[0]
-        predicted = one.flops * per_flop + one.numbers * 4 * per_byte + start
-        ratios[f"{one.m} × {one.k} × {one.n}"] = statistics.median(each.seconds / predicted for each in same)
+    for measurements in zip(*repeats, strict=True):
+        first = measurements[0]
+        predicted = first.flops * per_flop + first.numbers * 4 * per_byte + start
+        ratios[f"{first.m} × {first.k} × {first.n}"] = statistics.median(
+            measurement.seconds / predicted for measurement in measurements
+        )
     return ratios
 
 
@@ -129,7 +131,7 @@ def planning_time(report: BenchmarkReport, folder: str) -> None:
             counts = network_costs.counts(study, request.sources.get(study.name), Settings())
             alone = (counts.step.flops, counts.step.bytes, counts.held_bytes)
             together = (row[column] for column in ("flops_per_step", "bytes_per_step", "memory_bytes"))
-            worst = max(worst, *(abs(one / two - 1) for one, two in zip(together, alone, strict=True)))
+            worst = max(worst, *(abs(joint / two - 1) for joint, two in zip(together, alone, strict=True)))
         report.add(f"{name}: largest error of counts", 100 * worst, "% (at most 0.5)")
         report.add(f"{name}: 1.5 % − error", 1.5 - 100 * worst, "%", 1.0)
 
@@ -146,17 +148,17 @@ def main() -> None:
             report.add(f"matmul of {name}, measured / predicted", ratio, "×")
             report.add(f"matmul of {name}, 1.5 / error factor", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
         os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
-        own = str(Path(folder) / "store")
+        store_path = str(Path(folder) / "store")
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
         first = (*SCALED_BY[:-1], "task.budget.steps=8") if report.smoke else SCALED_BY
-        others = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
+        tasks = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
         start, _ = measured(START, str(Path(folder) / "start"))  # start-up time, which is not predicted
-        before = {name: predicted(words, own) for name, words in others.items()}
-        processor, clock = measured(first, own)
+        before = {name: predicted(words, store_path) for name, words in tasks.items()}
+        processor, clock = measured(first, store_path)
         report.add("CPU time / wall-clock time of the first sweep", processor / clock, "")
-        after = {name: predicted(words, own) for name, words in others.items()}
-        for name, words in others.items():
-            seconds = max(0.1, measured(words, own)[0] - start)
+        after = {name: predicted(words, store_path) for name, words in tasks.items()}
+        for name, words in tasks.items():
+            seconds = max(0.1, measured(words, store_path)[0] - start)
             wide, narrow = before[name], after[name].times(min(1.0, processor / clock))
             report.add(f"{name}: measured CPU seconds", seconds, "s")
             report.add(f"{name}: predicted before, lower end", wide.low, "s")

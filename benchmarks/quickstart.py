@@ -65,19 +65,19 @@ def measure(report: BenchmarkReport, checkout: Path, folder: Path, label: str) -
         name = " ".join(words[2:4])
         report.add(f"{label}{name}: CPU", costs[-1].cpu, "s")
         report.add(f"{label}{name}: wall", costs[-1].wall, "s")
-    whole = Cost(*map(sum, zip(*costs, strict=True)))
-    report.add(f"{label}all: CPU", whole.cpu, "s")
-    report.add(f"{label}all: wall", whole.wall, "s")
-    return whole
+    total = Cost(*map(sum, zip(*costs, strict=True)))
+    report.add(f"{label}all: CPU", total.cpu, "s")
+    report.add(f"{label}all: wall", total.wall, "s")
+    return total
 
 
 def main(report: BenchmarkReport) -> None:
     """Adds all figures for the quickstart to a report."""
     against: Path | None = report.options.against
     before = measure(report, against.resolve(), report.folder / "before", "before: ") if against else None
-    whole = measure(report, ROOT, report.folder / "here", "")
+    total = measure(report, ROOT, report.folder / "here", "")
     if before is not None:
-        report.add("CPU of the other checkout / CPU of this one", before.cpu / whole.cpu, "×", LESS)
+        report.add("CPU of the other checkout / CPU of this one", before.cpu / total.cpu, "×", LESS)
 
 
 if __name__ == "__main__":

@@ -95,9 +95,9 @@ def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> d
     return results
 
 
-def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
     """Returns the median of the ratios of values from the same round."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:
