@@ -9,9 +9,9 @@ import pandas as pd
 from analysis import contradictions, kind_views, text, workload_studies
 from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
-from analysis.cores import factorizations
+from analysis.cores import measured_factorizations
 from analysis.fitting import curves
-from analysis.trials import steps, trials
+from analysis.trials import steps_to_target, trials
 from analysis.trials.trials import StudyTrials
 from results import printing, store
 from results.aliases import Fields, Json
@@ -77,15 +77,15 @@ class _Contents:
 
     def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
-        self.factorized = factorizations.load(folder)
+        self.factorized = measured_factorizations.load(folder)
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves = []
         over_batches = {commit.name for commit in kind_views.drawn_as(kind_views.BATCH, commits)}
         if commits and not over_batches:
             return
-        overview, target = steps.load(folder, request)
+        overview, target = steps_to_target.load(folder, request)
         commit_of = {commit.name: commit for commit in commits}
-        for own_target, descriptions in steps.targets(overview, target).items():
+        for own_target, descriptions in steps_to_target.targets(overview, target).items():
             batched = [description for description in descriptions if description.study in over_batches]
             own_trials = trials.of_commits([commit_of[description.study] for description in batched], own_target)
             for description in batched:

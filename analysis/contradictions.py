@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.cores import factorizations
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores import measured_factorizations
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
@@ -159,7 +159,11 @@ def comparison_key(factorization: MeasuredFactorization) -> Hashable:
     """Returns all properties that must match for two factorizations to be comparable, whatever their searches."""
     study = factorization.study
     shared = (*COMPUTATION, "cores", "evaluation_rows", "fold_in_ridge")
-    return study.dataset, factorizations.data_label(factorization), *(getattr(study, field) for field in shared)
+    return (
+        study.dataset,
+        measured_factorizations.data_label(factorization),
+        *(getattr(study, field) for field in shared),
+    )
 
 
 def curve_names(curve: Curve) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.extents import GAIN, UNKNOWN, Data, Extent
 from analysis.fitting.suggestions import NEW, OPEN, REPEATS, TRIALS, Suggestion
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import progress
 from results.aliases import Fields, Strings
 from results.bad_input import BadInput, number_of
@@ -116,7 +116,7 @@ def of_store(
     Raises:
       BadInput: there is no store or no curve, or a budget is given but there are no seconds per step.
     """
-    selected = curves.meeting(curves.of_store(*steps.load(folder, request)), folder, where)
+    selected = curves.meeting(curves.of_store(*steps_to_target.load(folder, request)), folder, where)
     if budget is not None and not any(_hours(curve.workload.commits) for curve in selected):
         raise BadInput("--budget needs seconds per step, which these studies do not have. Leave it out.")
     fitted = curve_fits.of_curves(selected, report)

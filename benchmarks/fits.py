@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from report import BenchmarkReport, open_report, seconds
 
-from analysis.fitting import coverage, curves, fits, regimes, simulation
+from analysis.fitting import curves, fit_coverage, fits, regimes, simulation
 from analysis.fitting.curves import Curve
 from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
@@ -72,7 +72,7 @@ def main(report: BenchmarkReport) -> None:
     scenarios = [
         scenario for scenario in simulation.scenarios() if scenario.knee == "middle" and scenario.shape == "sharp"
     ]
-    duration = seconds(lambda: coverage.run(datasets, 0, lambda line: None, scenarios))
+    duration = seconds(lambda: fit_coverage.run(datasets, 0, lambda line: None, scenarios))
     rate = datasets * len(scenarios) / duration
     report.add("simulated and fitted by `analysis coverage`", rate, "1/s")
 

@@ -172,10 +172,10 @@ def _import_runs(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from analysis import points  # the only import from a higher layer: a release contains its studies' answers
+    from analysis import release_points  # the only import from a higher layer: a release contains its studies' answers
     from results.release import release
 
-    return release.export(options.store, options.out, report, points.table)
+    return release.export(options.store, options.out, report, release_points.table)
 
 
 def _merge(options: argparse.Namespace) -> int:

@@ -4,10 +4,10 @@ import argparse
 import time
 
 from analysis import output
-from analysis.cores import coverage as of_cores
+from analysis.cores import law_coverage as of_cores
 from analysis.fitting import (
-    coverage as of_fits,
     extent_coverage as of_extents,
+    fit_coverage as of_fits,
     narrowing_simulation as of_narrowing,
     suggestion_simulation as of_suggestions,
 )

@@ -5,7 +5,7 @@ import argparse
 from analysis import output
 from analysis.arguments import requested_target
 from analysis.fitting.extents import GAIN
-from analysis.payoff import answers, subjects, tables
+from analysis.payoff import answer_tables, answers, subjects
 from analysis.payoff.step_times import MEASURED, PUBLISHED
 from analysis.payoff.subjects import Subject
 from results.bad_input import BadInput
@@ -40,13 +40,17 @@ def run(options: argparse.Namespace) -> None:
         choosable=bool(options.store),
         report=say,
     )
-    prices = tables.parse_prices(options.price, sorted({answer.device_kind for answer in computed} - {""}))
+    prices = answer_tables.parse_prices(options.price, sorted({answer.device_kind for answer in computed} - {""}))
     if options.times:
-        output.print_table(tables.times_table(computed, prices), lambda: tables.times_as_text(computed, prices))
+        output.print_table(
+            answer_tables.times_table(computed, prices), lambda: answer_tables.times_as_text(computed, prices)
+        )
     else:
         timed = any(answer.pay_offs for answer in computed)
         next_command = f"next: python -m analysis payoff {_next_options(options, timed=timed)}"
-        output.print_table(tables.table(computed), lambda: f"{tables.as_text(computed)}\n\n{next_command}")
+        output.print_table(
+            answer_tables.table(computed), lambda: f"{answer_tables.as_text(computed)}\n\n{next_command}"
+        )
 
 
 def _of_runs(options: argparse.Namespace) -> list[Subject]:

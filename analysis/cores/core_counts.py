@@ -12,7 +12,7 @@ import pandas as pd
 from analysis import text, workload_studies
 from analysis.columns import CORE_COUNTS as COLUMNS, TIMES
 from analysis.cores import scaling
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.workload_studies import shared_plan
 
 UNKNOWNS = (

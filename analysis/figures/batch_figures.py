@@ -14,7 +14,7 @@ from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
-from analysis.plotting import draw, verdicts
+from analysis.plotting import draw, verdict_marks
 from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 from results.aliases import Strings
@@ -36,7 +36,8 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
         subtitle = f"{_headline(line)}\n{_subtitle([line], [curve.distinction])}"
         both = line.confirmed is not None
         strips = sum(
-            label_fit.points_fit.fit is not None for label_fit in verdicts.label_fits(line.selected, line.confirmed)
+            label_fit.points_fit.fit is not None
+            for label_fit in verdict_marks.label_fits(line.selected, line.confirmed)
         )
         figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
         draw_curve(ax, line)
@@ -68,9 +69,9 @@ def draw_curve(ax: Axes, curve: CurveFits) -> None:
         confirmed_fit = curve.confirmed.fit
         label = "confirmed: median, range, and fit"
         _fit(ax, curve.confirmed, draw.CONFIRMED, confirmed_fit.e_min if confirmed_fit else None, label, both=True)
-    labelled = verdicts.label_fits(curve.selected, curve.confirmed)
-    verdicts.regime_spans(ax, labelled)
-    verdicts.answers(ax, labelled)
+    labelled = verdict_marks.label_fits(curve.selected, curve.confirmed)
+    verdict_marks.regime_spans(ax, labelled)
+    verdict_marks.answers(ax, labelled)
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:

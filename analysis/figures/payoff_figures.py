@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis.cores import core_counts
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting.curve_fits import CurveFits
 from analysis.payoff import answers, subjects, time_to_target
 from analysis.payoff.answers import Answer

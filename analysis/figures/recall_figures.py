@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocat
 
 from analysis import text
 from analysis.cores import core_counts
-from analysis.cores.factorizations import SPLITS, TEST, MeasuredFactorization
+from analysis.cores.measured_factorizations import SPLITS, TEST, MeasuredFactorization
 from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import kind_views
-from analysis.figures import definitions
+from analysis.figures import paper_lines
 from analysis.kind_views import BATCH, PAPER, PUBLISHED, Figure
 from results import durable, printing
 from results.aliases import Strings
@@ -75,7 +75,7 @@ FIGURES |= {
     f"{SHALLUE}/figure{number}": Figure(
         "analysis.figures.shallue2018.figure", f"Shallue et al. 2018: {title}", PAPER, (number,)
     )
-    for number, title in definitions.TITLES.items()
+    for number, title in paper_lines.TITLES.items()
 }
 FIGURES |= {
     f"{ALX}/{name}": FIGURES[name]._replace(shows=f"{AFTER_ALX}: {FIGURES[name].shows}", credit=AFTER_ALX)

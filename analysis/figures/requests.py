@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from analysis.figures import definitions
+from analysis.figures import paper_lines
 from analysis.plotting.picture import Skipped
 from analysis.workload_studies import WorkloadStudies
 from results.aliases import Strings
@@ -114,7 +114,7 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
         measured = any(request.metric in commit.metrics for commit in workload.commits)
         return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
     own_targets = list(workload.commits[0].study.search.targets)
-    chosen = own_targets or definitions.targets(workload.dataset, workload.model, workload.optimizer)[:1]
+    chosen = own_targets or paper_lines.targets(workload.dataset, workload.model, workload.optimizer)[:1]
     return [target for target in chosen if request.metric in (None, target.metric)]
 
 
@@ -124,7 +124,7 @@ def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Ite
         if request.metric is None:
             own_metrics = [target.metric for target in targets(workload, request)]
             names = (workload.dataset, workload.model, workload.optimizer)
-            for metric in dict.fromkeys(own_metrics or definitions.metrics(*names)):
+            for metric in dict.fromkeys(own_metrics or paper_lines.metrics(*names)):
                 yield workload, metric
         elif any(request.metric in commit.metrics for commit in workload.commits):
             yield workload, request.metric

@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from matplotlib.artist import Artist
 
 from analysis import text
-from analysis.figures import definitions
-from analysis.figures.definitions import PaperLine
+from analysis.figures import paper_lines
+from analysis.figures.paper_lines import PaperLine
 from analysis.figures.paper_workloads import PaperWorkloads, rule, trial_filter
 from analysis.fitting import curves
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import best, grid, steps, tuning
+from analysis.plotting import best, grid, steps_panels, tuning
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
@@ -46,12 +46,12 @@ class BuiltPanel(NamedTuple):
 
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
     """Returns whether the store has any of the workloads in a figure."""
-    return any(paper.find(line) for line in _flatten(definitions.figures()[number]))
+    return any(paper.find(line) for line in _flatten(paper_lines.figures()[number]))
 
 
 def has_any(paper: PaperWorkloads) -> bool:
     """Returns whether the store has any of the workloads in any figure."""
-    return any(has_workloads(paper, number) for number in definitions.TITLES)
+    return any(has_workloads(paper, number) for number in paper_lines.TITLES)
 
 
 def figure(paper: PaperWorkloads, number: int) -> Pictures:
@@ -61,11 +61,11 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
       paper: workloads in a store.
       number: figure number, 1 to 11.
     """
-    what, panels = f"{NAME}/figure{number}", definitions.figures()[number]
+    what, panels = f"{NAME}/figure{number}", paper_lines.figures()[number]
     if not has_workloads(paper, number):
         yield Skipped(what, f"its workloads are not in the store: {_names(_flatten(panels))}")
         return
-    if _flatten(panels)[0].draws == definitions.TRIALS:
+    if _flatten(panels)[0].draws == paper_lines.TRIALS:
         built = _planes(paper, panels)
     else:
         built = {position: _built(paper, members) for position, members in panels.items()}
@@ -79,7 +79,7 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
         }
         members = _flatten(panels)
         goals = [_goal(number, members, list(built.values()), _doubts(paper, members))]
-        drawn = grid.grid(definitions.TITLES[number], goals, shown, _symbols(panels, built))
+        drawn = grid.grid(paper_lines.TITLES[number], goals, shown, _symbols(panels, built))
         yield Picture((NAME, f"figure{number}"), drawn)
 
 
@@ -90,7 +90,7 @@ def _built(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     problems = [f"not in the store: {_names(missing)}"] if missing else []
     if not present:
         return BuiltPanel(None, problems)
-    build = {definitions.STEPS: _steps, definitions.BEST: _best, definitions.METAPARAMETERS: _tuned}[present[0].draws]
+    build = {paper_lines.STEPS: _steps, paper_lines.BEST: _best, paper_lines.METAPARAMETERS: _tuned}[present[0].draws]
     panel = build(paper, present)
     return panel._replace(problems=[*problems, *panel.problems])
 
@@ -108,7 +108,7 @@ def _steps(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     named = any(
         f"{paper_line.value:g}" in f"{paper_line.title} {paper_line.series}" for paper_line in members
     )  # goals are named elsewhere
-    panel = steps.panel(
+    panel = steps_panels.panel(
         first.title,
         lines,
         perfect=perfect,
@@ -244,7 +244,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
     """Returns the text below the title."""
     first = members[0]
     firsts = sorted({member.first for member in members if member.first})
-    if first.draws == definitions.TRIALS:
+    if first.draws == paper_lines.TRIALS:
         which = "every trial that ended; the goal is " + text.goal(first.target, Rule("released"))
         if len({(member.batch_size, member.step_budget) for member in members}) == 1:
             which += f" within {first.step_budget:,.0f} steps of batch size {first.batch_size:,}"
@@ -254,19 +254,19 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
         counts += [line.selected.points.trials or 0 for panel in built for line in panel.lines]
         fewest, largest = min(counts, default=0), max(counts, default=0)
         span = f"{fewest:,}" if fewest == largest else f"{fewest:,} to {largest:,}"
-        if first.draws == definitions.BEST and not firsts:
+        if first.draws == paper_lines.BEST and not firsts:
             which += f", {span} at a batch size"
         elif fewest < min(firsts, default=largest):
             which += f" ({span} because some batch sizes have fewer)"
         which = f"best of {which}"
-    if {member.step_budget for member in members} != {None} and first.draws == definitions.BEST:
+    if {member.step_budget for member in members} != {None} and first.draws == paper_lines.BEST:
         which += ", at batch sizes whose trials were planned to run that long"
     goal = f"Figure {number} of Shallue et al. 2018, arXiv 1811.03600, redrawn: {which}."
     if any(panel.panel and panel.panel.goal for panel in built):
         goal += " Goals are to the right of the titles."
     for note in dict.fromkeys(f"{member.title}: {member.note}" for member in members if member.note):
         goal += f" {note}."
-    if first.draws == definitions.STEPS:
+    if first.draws == paper_lines.STEPS:
         goal += " Steps are those of the first evaluation that reached the goal."
     if doubts:
         goal += f" Imported data: {', '.join(sorted(doubts))}."
@@ -278,13 +278,13 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
 def _symbols(panels: PanelLines, built: Mapping[GridPlace, BuiltPanel]) -> list[Artist]:
     lines = [line for panel in built.values() for line in panel.lines]
     draws = {line.draws for line in _flatten(panels)}
-    if definitions.TRIALS in draws:
+    if paper_lines.TRIALS in draws:
         return tuning.plane_symbols(contours=True)
-    if definitions.METAPARAMETERS in draws:
+    if paper_lines.METAPARAMETERS in draws:
         return tuning.symbols(lines, rates=True)
-    if definitions.STEPS in draws:
+    if paper_lines.STEPS in draws:
         alone = max(len(panel.lines) for panel in built.values()) == 1
-        return steps.symbols(lines, alone=alone, perfect=any(line.perfect for line in _flatten(panels)))
+        return steps_panels.symbols(lines, alone=alone, perfect=any(line.perfect for line in _flatten(panels)))
     return []
 
 

@@ -8,7 +8,7 @@ from analysis.figures import pages, requests
 from analysis.figures.requests import PRUNED, FigureRequest
 from analysis.fitting import curve_fits, curves
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import best, steps as lines_of_steps, tuning
+from analysis.plotting import best, steps_panels as lines_of_steps, tuning
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
 from analysis.trials import metaparameters, trials

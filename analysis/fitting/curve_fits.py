@@ -21,7 +21,7 @@ from analysis.fitting import confirmations, curves, fit_tables, fits, regimes
 from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import PointsFit
-from analysis.trials import steps, trials
+from analysis.trials import steps_to_target, trials
 from analysis.workload_studies import WorkloadStudies
 from results import progress
 from results.aliases import Strings
@@ -109,7 +109,7 @@ def of_store(folder: Folder, request: TargetRequest = None, report: Report | Non
       report: called with progress lines.
     """
     began = time.monotonic()
-    return of_curves(curves.of_store(*steps.load(folder, request)), report, began)
+    return of_curves(curves.of_store(*steps_to_target.load(folder, request)), report, began)
 
 
 def of_curves(

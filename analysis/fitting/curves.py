@@ -11,7 +11,7 @@ from analysis import kind_views, text, workload_studies
 from analysis.fitting import samples
 from analysis.fitting.regimes import from_zero
 from analysis.fitting.samples import Sample
-from analysis.trials import steps, trials
+from analysis.trials import steps_to_target, trials
 from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
@@ -165,13 +165,13 @@ class Points(NamedTuple):
         )
 
 
-def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
+def of_store(overview: Overview, request: steps_to_target.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
     commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(overview.folder))
     by_name = {commit.name: commit for commit in commits}
     unsorted = [
         of_workload(workload, target)
-        for target, descriptions in steps.targets(overview, request).items()
+        for target, descriptions in steps_to_target.targets(overview, request).items()
         for workload in workload_studies.group(
             [by_name[description.study] for description in descriptions if description.study in by_name]
         )
@@ -211,7 +211,7 @@ def of_workload(
         else pd.concat([_outcomes(*study_rows) for study_rows in by_rule], ignore_index=True),
         batch_sizes=tuple(sorted({size for size, _ in sized})),
         pruned=workload.pruned,
-        exact=all(steps.is_exact(study.study.search.ends_at, target, rule) for study in trials_of_study.values()),
+        exact=all(steps_to_target.is_exact(study.study.search.ends_at, target, rule) for study, _ in by_rule),
         rule=rule,
         split=kept is not None,
         notes=outcomes.notes if outcomes else (),

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis import coverage_tables, text
 from analysis.columns import EXTENT_COVERAGE as COLUMNS
 from analysis.coverage_tables import percent
-from analysis.fitting import convex_profile, coverage, extents, samples, simulation, weights
+from analysis.fitting import convex_profile, extents, fit_coverage, samples, simulation, weights
 from analysis.fitting.extents import Extent
 from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.simulation import Scenario, Searches
@@ -70,7 +70,7 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
         for name, answer in zip(ANSWERS[:4], (*averaged, *convex), strict=True):
             answers[name].append(answer)
     answers["critical"] = [
-        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict) for fit in coverage.fit(scenario, searches)
+        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict) for fit in fit_coverage.fit(scenario, searches)
     ]
     pays = extents.pays_up_to(ln_batch, searches.ln_least)
     efficient = extents.efficient_up_to(ln_batch, searches.ln_least)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from analysis import text
-from analysis.cores import factorizations
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores import measured_factorizations
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting.picture import Skipped
 
 SYMBOLS = {"unobserved_weight": "α", "norm_penalty": "λ"}
@@ -27,7 +27,7 @@ def names(factorization: MeasuredFactorization, *, with_solver: bool = True) -> 
 def solver(factorization: MeasuredFactorization) -> str:
     """Returns the solver and its number of steps, such as ``rotated_cg (2 steps)``."""
     name, steps = factorization.study.solver, factorization.study.cg_steps
-    return f"{name} ({span([steps], 'step')})" if name in factorizations.CONJUGATE else name
+    return f"{name} ({span([steps], 'step')})" if name in measured_factorizations.CONJUGATE else name
 
 
 def formats(factorization: MeasuredFactorization) -> str:
@@ -90,5 +90,5 @@ def _evaluated(rows: int | None) -> str:
 
 def skip_emulated(what: str, studies: Sequence[MeasuredFactorization]) -> Skipped:
     """Returns the note for a picture from which studies on emulated cores were omitted."""
-    emulated = text.first_few(list(map(factorizations.emulated_label, studies)))
+    emulated = text.first_few(list(map(measured_factorizations.emulated_label, studies)))
     return Skipped(f"{what} on emulated cores", f"times on emulated cores do not measure speed: {emulated}")

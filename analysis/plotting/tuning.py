@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from analysis import text
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import draw, ticks, verdicts
+from analysis.plotting import draw, ticks, verdict_marks
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
 from analysis.plotting.ticks import Ends
@@ -104,7 +104,7 @@ def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
         entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
     identified = [points_fit.selected for points_fit in lines if points_fit.selected.verdict == "identified"]
     for in_doubt in sorted({bool(points_fit.doubts) for points_fit in identified}):
-        label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
+        label = text.with_doubt(verdict_marks.KNEE, "identified", in_doubt=in_doubt)
         entries.append(Line2D([], [], label=label, **_critical(in_doubt=in_doubt)))
     return entries
 

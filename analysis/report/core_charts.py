@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from analysis import text
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.cores.core_counts import CoreCurve
-from analysis.cores.factorizations import SPLITS, MeasuredFactorization
+from analysis.cores.measured_factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
 from analysis.plotting.ticks import Ends
@@ -25,7 +25,7 @@ def core_charts(studies: Sequence[MeasuredFactorization]) -> list[LegendChart]:
 
 def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
     """Returns notes on all charts, one sentence each."""
-    words = factorizations.notes(studies)
+    words = measured_factorizations.notes(studies)
     if studies and not _curves(studies):
         words.append("no factorization was timed on two numbers of real cores, so scaling over cores is not measured")
     return [f"{note[0].upper()}{note[1:]}." for note in words]

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from analysis import text
-from analysis.cores import factorizations as of_cores
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores import measured_factorizations as of_cores
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting import labels
 from analysis.report import core_charts
 from analysis.report.charts import LegendChart, chart_section
@@ -56,7 +56,7 @@ def section(
 
 
 def _row(group_number: int, factorization: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
-    """Returns a factorization's table row. ``values`` is its row in ``analysis.cores.factorizations.table``."""
+    """Returns a factorization's table row. ``values`` is its row in ``measured_factorizations.table``."""
     recalls = _values(values, "recall_20", "recall_50")
     metaparameters = _values(values, "unobserved_weight", "norm_penalty")
     diverged = factorization.chosen is None and factorization.ledger.infeasible

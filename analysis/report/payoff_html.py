@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.cores import core_counts
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.extents import GAIN
 from analysis.payoff import answers, subjects

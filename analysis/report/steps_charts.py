@@ -11,7 +11,7 @@ from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
-from analysis.plotting import ticks, verdicts
+from analysis.plotting import ticks, verdict_marks
 from analysis.plotting.ticks import Ends
 from analysis.report import charts, workload_rows
 from analysis.report.charts import Json, Mark
@@ -206,7 +206,7 @@ def _diagonals(across: Ends, up: Ends) -> Iterator[Json]:
 def _regimes(fit: regimes.Fit, across: Ends) -> Iterator[Json]:
     edges = np.geomspace(*across, MANY + 1)
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
-    for first, last in verdicts.runs(names):
+    for first, last in verdict_marks.runs(names):
         regime = workload_rows.regime_index(str(names[first]))
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{regime})"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text, workload_studies
-from analysis.figures import definitions, requests
+from analysis.figures import paper_lines, requests
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
@@ -229,7 +229,7 @@ def _with_target(workload: WorkloadStudies, target: Target) -> WorkloadRow:
 
 def _without(workload: WorkloadStudies) -> WorkloadRow:
     measured = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
-    of_paper = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
+    of_paper = paper_lines.metrics(workload.dataset, workload.model, workload.optimizer)
     ranked = [metric for metric in [*of_paper, *sorted(measured, key=_precedence)] if metric in measured]
     best: dict[int, float] = {}
     for commit in workload.commits if ranked else ():

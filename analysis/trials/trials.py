@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results.catalog import scan
 from results.plans import schema
 from results.plans.kinds import KINDS, along
@@ -132,7 +132,7 @@ def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, 
     """
     budget_used = np.ones(len(last), bool)
     if not KINDS[study.kind].recorded:
-        is_decided = bool(study.search.ends_at) and steps.is_exact(
+        is_decided = bool(study.search.ends_at) and steps_to_target.is_exact(
             study.search.ends_at, target, STRICT if strict else MINIMUM
         )
         budget_used = budget_used if is_decided else last >= study.budget_steps

@@ -11,7 +11,7 @@ import pytest
 
 from analysis import compare, workload_studies
 from analysis.fitting import curve_fits, curves, fit_tables, fits, points_file
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import durable, store
 from results.catalog import scan
 from results.checks import verify
@@ -98,7 +98,7 @@ def test_a_study_that_never_got_there_says_how_far_it_came(small, cli):
 @pytest.mark.parametrize("first", [None, 1, 2])
 def test_the_best_value_is_of_the_trials_that_count(small, first):
     rule = MINIMUM if first is None else Rule("released", first)
-    overview, _ = steps.load(small, ("test_error", 0.01), rule)
+    overview, _ = steps_to_target.load(small, ("test_error", 0.01), rule)
     lowest = overview.lowest("test_error", set(overview.descriptions))
     scanned = scan.lowest(store.catalogue(small), "test_error", rule)
     assert lowest == scanned
@@ -188,9 +188,9 @@ def test_rows_are_in_order_and_studies_keep_their_curve(folder):
     for batch_size in (1024, 4, 128):
         publish(folder, plan(batch_size=batch_size, budget_steps=99 + batch_size, space=wider), {0: Ran([(1, 0.05)])})
     publish(folder, plan(batch_size=4, seed=1), {0: Ran([(1, 0.05)])})
-    table = steps.table(steps.load(folder)[0])
+    table = steps_to_target.table(steps_to_target.load(folder)[0])
     assert table["batch_size"].tolist() == [4, 4, 128, 1024]
-    found = curves.of_store(*steps.load(folder))
+    found = curves.of_store(*steps_to_target.load(folder))
     assert sorted(curve.batch_sizes for curve in found) == [(4,), (4, 128, 1024)]
 
 
@@ -349,7 +349,7 @@ def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(sm
 def test_pruning_changes_no_answer(folder, swept):
     sweep(folder, pruning="exact")
     columns = ["optimizer", "batch_size", "steps_low", "steps_high", "trial"]
-    pruned, whole = (steps.table(steps.load(s)[0])[columns] for s in (folder, swept))
+    pruned, whole = (steps_to_target.table(steps_to_target.load(s)[0])[columns] for s in (folder, swept))
     pd.testing.assert_frame_equal(pruned, whole)
 
 
@@ -389,7 +389,7 @@ def test_pruned_studies_have_no_answer_but_the_minimum(folder, cli):
 
 def test_help_explains_every_column_and_option(cli):
     _, out, _ = cli("steps", "--help-columns")
-    assert all(f"  {name} " in out for name in steps.COLUMNS)
+    assert all(f"  {name} " in out for name in steps_to_target.COLUMNS)
     _, out, _ = cli("steps", "--help")
     assert "--first N" in out and "pruning=off" in out and "--best-of" not in out
     assert max(map(len, out.splitlines())) <= 120

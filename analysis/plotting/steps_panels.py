@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from analysis import text
 from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import draw, verdicts
+from analysis.plotting import draw, verdict_marks
 from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.grid import Panel
 from results.papers import published_numbers
@@ -59,8 +59,8 @@ def panel(
             if perfect in (EACH, member.label):
                 draw.perfect_scaling(ax, _examples(member) / factor)
         if alone:
-            labelled = verdicts.label_fits(members[0].selected, members[0].confirmed)
-            verdicts.answers(ax, labelled, small=True)
+            labelled = verdict_marks.label_fits(members[0].selected, members[0].confirmed)
+            verdict_marks.answers(ax, labelled, small=True)
 
     alone = len(members) == 1
     entries = []
@@ -113,7 +113,7 @@ def _answers(members: Sequence[CurveFits], style: Style, *, alone: bool) -> list
     entries: list[Artist] = [Line2D([], [], label=words, color=style.color, linewidth=2, marker="|", markersize=6)]
     identified = [points_fit for points_fit in fitted if points_fit.verdict == "identified"]
     for in_doubt in sorted({bool(points_fit.doubts) for points_fit in identified}):
-        label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
+        label = text.with_doubt(verdict_marks.KNEE, "identified", in_doubt=in_doubt)
         entries.append(Line2D([], [], linestyle="none", label=label, **draw.diamond(style.color, in_doubt=in_doubt)))
     return entries
 

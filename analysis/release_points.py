@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from analysis import kind_views, workload_studies
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
@@ -82,7 +82,7 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
 
 def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
     """Returns the curve over cores of each factorization, by study name."""
-    curves = core_counts.curves(factorizations.of_commits(commits))
+    curves = core_counts.curves(measured_factorizations.of_commits(commits))
     return {member.study.name: _title(curve) for curve in curves for member in curve.members}
 
 
