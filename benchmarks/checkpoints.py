@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
+from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds, study_of
 
 from harness.compiled import compile_cache
 from harness.run import Settings
 from harness.runners import engine
 from harness.trials import search
 from harness.trials.checkpoints import Checkpoint, Checkpoints
-from sweeps import overrides, planning
 
 MINUTES = 5.0
 TASKS = {"digits_fc": "momentum", "digits_cnn": "adam", "pydoc_transformer": "adamw"}
@@ -53,7 +52,7 @@ def study(report: BenchmarkReport, task: str, optimizer: str) -> None:
     line = [f"task={task}", f"optimizer={optimizer}", "pruning=off", "task.targets=[]"]
     gentle = "optimizer.space.learning_rate={scale: LOG, low: 1e-4, high: 1e-3}"
     endless = "task.budget={steps: 100000000, epochs: null, examples: null, at_least_steps: null}"
-    (plan,) = planning.request(overrides.command_line([*line, gentle, endless])).studies
+    plan = study_of(*line, gentle, endless)
     minutes = 0.02 if report.smoke else MINUTES
     kept = Timed(report.folder / task, minutes * 12)
     settings = Settings(time_limit_seconds=minutes * 60)

@@ -15,7 +15,6 @@ import datetime
 import math
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from report import ROOT, BenchmarkReport, open_report
+from report import BenchmarkReport, cost, open_report
 from tqdm import tqdm
 
 from harness.processes import provenance
@@ -61,12 +60,7 @@ COMMANDS = (
 
 def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
     """Returns the CPU time of a command in a separate process. The command must end with one of the exit codes."""
-    before = os.times()
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False, cwd=ROOT)
-    after = os.times()
-    if done.returncode not in codes:
-        sys.exit(done.stderr)
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return cost([sys.executable, "-m", *words], codes)[0].cpu
 
 
 def line(folder: Path, points: int) -> list[str]:

@@ -21,14 +21,13 @@ import jax
 import numpy as np
 import optax
 from jax.sharding import NamedSharding, PartitionSpec as P
-from report import open_report
+from report import open_report, study_of
 
 from harness.compiled import hlo
 from harness.step import mesh, programs, rng, training
 from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import programs_key
 from results.costs import collectives
-from sweeps import overrides, planning
 from workloads.workload import DATA
 
 SHARDS = 8
@@ -83,7 +82,7 @@ def partitioned_batch(batch_of: Any, *arguments: Any) -> Any:
 def compiled(task: str, optimizer: str, way: str) -> tuple[hlo.Compiled, dict[str, int]]:
     """Returns the compiled step of a task, and the sizes of the mesh."""
     line = [f"task={task}", f"optimizer={optimizer}", f"batch_size={BATCH}", "pruning=off"]
-    (plan,) = planning.request(overrides.command_line(line)).studies
+    plan = study_of(*line)
     workload = programs.workload_of(programs_key(plan))
     device_mesh = mesh.mesh(Division(SHARDS))
     shapes = programs.shapes(workload, device_mesh, 1)

@@ -27,7 +27,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import linen as nn  # noqa: E402
-from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds  # noqa: E402
+from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds, study_of  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from harness.compiled import compile_cache  # noqa: E402
@@ -81,11 +81,6 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
 
     network = NativeCNN()
     return flax_model(lambda: network)
-
-
-def study(*words: str) -> BatchStudy:
-    """Returns the study of a command line."""
-    return planning.request(overrides.command_line([*words, "store=results/local"])).studies[0]
 
 
 def ours(plan: BatchStudy) -> Callable[[], float]:
@@ -165,7 +160,7 @@ def speed(report: BenchmarkReport) -> None:
     """Adds the rates of the three loops for every case. Measurements alternate between the loops."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
-        plan = study(*gentle(case))
+        plan = study_of(*gentle(case))
         loops = {"ours": ours(plan), "NumPy": by_hand(plan, resident=False), "resident": by_hand(plan, resident=True)}
         what = f"{case.task}, batch {case.batch_size}"
         rates = in_turn(loops, rounds, what)
@@ -192,7 +187,7 @@ def gentle(case: TimedTask) -> list[str]:
 def training_share(report: BenchmarkReport) -> None:
     """Adds the fraction of a Transformer's time spent on training, at the batch size with the most evaluations."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
-    plan = study(*gentle(case))
+    plan = study_of(*gentle(case))
     record = run_all(plan)
     share = 1 - record.evaluate_seconds / record.run_seconds
     what = f"{case.task}, batch {case.batch_size}: share of time not spent on evaluation"

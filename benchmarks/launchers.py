@@ -9,16 +9,13 @@ that sbatch can reach from this machine, and --also ray requires the ray extra. 
 process that starts JAX.
 """
 
-import os
 import statistics
-import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from report import ROOT, BenchmarkReport, open_report
+from report import BenchmarkReport, Cost, cost, open_report
 from tqdm import tqdm
 
 STUDY = ("task=digits_fc", "trials=1", "task.budget.steps=2", "checkpoint_seconds=null")
@@ -44,22 +41,11 @@ OTHERS = {
 }
 
 
-class Cost(NamedTuple):
-    """Wall-clock seconds of a command, and CPU seconds including those of its children."""
-
-    clock: float
-    processor: float
-
-
 def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
     """Runs a sweep with the given number of studies, and returns the cost of the command."""
     axis = "seed=" + ",".join(map(str, range(1, studies + 1)))
     command = [sys.executable, "-m", "sweeps", *STUDY, *words, axis, f"store={folder / uuid.uuid4().hex}", "-m"]
-    before, began = os.times(), time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
-    clock, after = time.perf_counter() - began, os.times()
-    used = after.children_user - before.children_user + after.children_system - before.children_system
-    return Cost(clock, used)
+    return cost(command)[0]
 
 
 def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
@@ -74,18 +60,18 @@ def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
                 costs.setdefault((dry, studies), []).append(run(words, studies, report.folder))
 
     def of_one(dry: bool, field: str) -> float:
-        long, short = ([getattr(cost, field) for cost in costs[dry, studies]] for studies in (long_sweep, few))
+        long, short = ([getattr(run_cost, field) for run_cost in costs[dry, studies]] for studies in (long_sweep, few))
         return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (long_sweep - few)
 
-    total, composing = of_one(False, "clock"), of_one(True, "clock")
+    total, composing = of_one(False, "wall"), of_one(True, "wall")
     report.add(f"{launcher.name}: per study, including composition", total, "s")
     report.add(f"{launcher.name}: composing it", composing, "s")
     target = 1.0 if launcher is LOCAL else None
-    cost = max(total - composing, 1e-9)
-    report.add(f"{launcher.name}: per study, without composition", cost, "s")
+    seconds = max(total - composing, 1e-9)
+    report.add(f"{launcher.name}: per study, without composition", seconds, "s")
     if target is not None:
-        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / cost, "×", target)
-        processor = of_one(False, "processor") - of_one(True, "processor")
+        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / seconds, "×", target)
+        processor = of_one(False, "cpu") - of_one(True, "cpu")
         report.add(f"{launcher.name}: the latter in CPU seconds", processor, "s")
 
 

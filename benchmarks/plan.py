@@ -17,17 +17,14 @@ import json
 import math
 import os
 import random
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from report import BenchmarkReport, open_report
+from report import BenchmarkReport, Cost, cost, open_report
 
 from harness.costs import network_costs, probe
 from harness.run import Settings
@@ -63,22 +60,18 @@ def predicted(words: Sequence[str], folder: str) -> Seconds:
     request = planning.request(overrides.command_line([*words, *COMMON, f"store={folder}"]))
     missing = {study.name: store.progress(request.store, study).to_run for study in request.studies}
     total = NOTHING
-    for cost in estimates.of_request(request, missing):
-        assert cost.device_seconds is not None
-        total = total.plus(cost.device_seconds)
+    for estimate in estimates.of_request(request, missing):
+        assert estimate.device_seconds is not None
+        total = total.plus(estimate.device_seconds)
     return total
 
 
-def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
+def measured(words: Sequence[str], folder: str) -> Cost:
     """Runs a sweep with one worker and an empty compilation cache. Returns its CPU and wall-clock seconds."""
-    began = time.perf_counter()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as compiled:
         environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": compiled, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, "-m", "sweeps", *words, *COMMON, f"store={folder}", "launcher.workers=1"]
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - began
+        return cost(command, env=environment)[0]
 
 
 def products(smoke: bool) -> dict[str, float]:
@@ -100,15 +93,11 @@ def products(smoke: bool) -> dict[str, float]:
 
 def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, Any]]]:
     """Plans a sweep without cached counts. Returns the CPU seconds and the rows of the plan."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | {"SCALING_LIMITS_CACHE": cache}
         command = [sys.executable, "-m", "sweeps.plan", *words, "-m", "--json", f"store={folder}"]
-        done = subprocess.run(command, env=environment, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    if done.returncode not in (exit_codes.DONE, exit_codes.FAILED):  # a study may not fit into this machine's memory
-        raise RuntimeError(f"planning ended with exit code {done.returncode}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, json.loads(done.stdout)
+        codes = (exit_codes.DONE, exit_codes.FAILED)  # a study may not fit into this machine's memory
+        taken, rows = cost(command, codes, env=os.environ | {"SCALING_LIMITS_CACHE": cache})
+    return taken.cpu, json.loads(rows)
 
 
 def planning_time(report: BenchmarkReport, folder: str) -> None:
