@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
@@ -13,6 +13,7 @@ from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
 from results.durable import Folder
+from results.grouping import grouped
 from results.located import located
 from results.plans import kinds
 from results.plans.kinds import KINDS, along, place
@@ -223,26 +224,20 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     plans = {commit.name: commit.study for commit in store.catalogue(overview.folder) if commit.name in names}
     differs, distinctions = dict[Hashable, str](), dict[Hashable, str]()
     for _, rows in table.groupby(list(CURVE_COLUMNS), sort=False):
-        plans_by_row = {place_in_table: plans[name] for place_in_table, name in rows["study"].items() if name in plans}
-        shared = {place_in_table: _shared(plan) for place_in_table, plan in plans_by_row.items()}
-        curves = {digest(plan): plan for plan in shared.values()}
-        siblings: dict[tuple[str, tuple[int, ...]], list[Hashable]] = {}
-        for place_in_table, plan in shared.items():
-            differs[place_in_table] = distinction(digest(plan), curves)
-            siblings.setdefault((digest(plan), place(plans_by_row[place_in_table])), []).append(place_in_table)
-        for members in siblings.values():
-            for place_in_table, words in zip(
-                members,
-                _separations([_varied(plans_by_row[place_in_table]) for place_in_table in members]),
-                strict=True,
-            ):
-                distinctions[place_in_table] = ", ".join(filter(None, (differs[place_in_table], words)))
-    columns = {
-        name: [texts.get(place_in_table, "") for place_in_table in table.index]
-        for name, texts in (("differs", differs), ("apart", distinctions))
-    }
-    columns["unit"] = [unit_in_words(plans[name]) if name in plans else "" for name in table["study"]]
-    return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
+        studies = {row: plans[name] for row, name in rows["study"].items() if name in plans}
+        keys = {row: digest(_shared(study)) for row, study in studies.items()}
+        curves = {keys[row]: _shared(study) for row, study in studies.items()}
+        differs |= {row: distinction(key, curves) for row, key in keys.items()}
+        places = {row: (keys[row], place(study)) for row, study in studies.items()}
+        for members in grouped(studies, places.__getitem__).values():
+            separations = _separations([_varied(studies[row]) for row in members])
+            for row, words in zip(members, separations, strict=True):
+                distinctions[row] = ", ".join(filter(None, (differs[row], words)))
+    return table.assign(
+        differs=[differs.get(row, "") for row in table.index],
+        apart=[distinctions.get(row, "") for row in table.index],
+        unit=[unit_in_words(plans[name]) if name in plans else "" for name in table["study"]],
+    ).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 
 def _separations(contents: Sequence[Fields]) -> list[str]:
@@ -262,12 +257,12 @@ def _shared(study: Plan) -> dict[str, object]:
 def _varied(study: Plan) -> Json:
     """Returns the fields that may vary along a curve. Nested names look like space.learning_rate.low."""
     plan = study.plan()
-    return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
+    return _leaves({field: plan[field] for field in VARIED if field in plan})
 
 
-def _leaves(content: Fields, prefix: str) -> Iterator[tuple[str, Any]]:
+def _leaves(content: Fields) -> Json:
+    leaves: Json = {}
     for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+        nested = _leaves(value) if isinstance(value, Mapping) else None
+        leaves |= {name: value} if nested is None else {f"{name}.{inner}": leaf for inner, leaf in nested.items()}
+    return leaves

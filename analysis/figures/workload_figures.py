@@ -140,7 +140,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
             panels = [tuning.panel(quantity.label, line, quantity) for quantity in shown]
             symbols = tuning.symbols([line], rates=any(q.is_rate for q in shown))
             goals = [f"{workload.title} · {line.curve.target_text} · {pages.trial_counts([line])}"]
-            names = [*pages.file_names([workload]), *_target(target)]
+            names = _names(workload, target)
             yield pages.picture("Metaparameters of the best trial", goals, panels, symbols, names, request)
 
 
@@ -175,7 +175,7 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
         limit = "" if math.isinf(budget) else f" within {budget:,.0f} steps"
         for page in pages.paginate(panels):
             goals = [f"{workload.title} · the goal is {text.goal(target, request.rule)}{limit}"]
-            names = [*pages.file_names([workload]), *_target(target)]
+            names = _names(workload, target)
             yield pages.picture(
                 "Which trials reach the goal", goals, page, tuning.plane_symbols(contours), names, request
             )
@@ -217,7 +217,7 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
             symbols = lines_of_steps.symbols(members, alone=False, perfect=True) if members else []
             symbols += best.symbols(stop) if errors else []
             goals = [workload.title + (f" · {pages.trial_counts(members)}" if members else "")]
-            names = [*pages.file_names([workload]), *_target(target), name]
+            names = [*_names(workload, target), name]
             title = f"Trials split by {name.replace('_', ' ')}"
             yield pages.picture(title, goals, panels, symbols, names, request)
 
@@ -272,5 +272,5 @@ def _budget_panels(
     return panels
 
 
-def _target(target: Target) -> tuple[str, str]:
-    return target.metric, decimal(target.value)
+def _names(workload: WorkloadStudies, target: Target) -> list[str]:
+    return [*pages.file_names([workload]), target.metric, decimal(target.value)]

@@ -275,19 +275,18 @@ def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -
     return np.where(too_little.any(axis=1), crossing, np.inf)
 
 
-def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = SLACK) -> np.ndarray:
-    """Returns ln of the largest batch size that needs at most ``slack`` times the fewest examples.
+def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray) -> np.ndarray:
+    """Returns ln of the largest batch size that needs at most ``SLACK`` times the fewest examples.
 
     Args:
       ln_batch: float64[n], sorted.
       ln_steps: float64[c, n], piecewise linear in ``ln_batch``.
-      slack: factor.
 
     Returns:
       float64[c], infinite if the largest batch size qualifies.
     """
     ln_examples = ln_steps + ln_batch
-    excess = ln_examples - ln_examples.min(axis=1, keepdims=True) - np.log(slack)
+    excess = ln_examples - ln_examples.min(axis=1, keepdims=True) - np.log(SLACK)
     last = len(ln_batch) - 1 - np.argmax(excess[:, ::-1] <= 1e-9, axis=1)
     at_end = last == len(ln_batch) - 1
     crossing = _crossing(ln_batch, excess, last, np.minimum(last + 1, len(ln_batch) - 1))
