@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import compare, workload_studies
-from analysis.fitting import curve_fits, curves, fit_tables, fits, points_file
+from analysis.fitting import curve_fits, curves, fit_tables, points_file
 from analysis.trials import steps_to_target
 from results import durable, store
 from results.catalog import scan
@@ -421,7 +421,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     for found in fitted:
         assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()
         assert "no trial reached" not in found["reason"].item()
-    names = list(fits.COLUMNS)[:6]
+    names = list(fit_tables.COLUMNS)[:6]
     pd.testing.assert_frame_equal(fitted[0][names], expected[names])
     drawn = curve_fits.of_workload(*workload_studies.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert 8 not in drawn.trials
