@@ -74,7 +74,7 @@ class CoreCurve:
 
     @property
     def reason(self) -> str:
-        """Notes for the user on the fit, or on why there is none."""
+        """Notes for the user on the fit, or the reason why the data do not support one."""
         notes = [self.distinction] if self.distinction else []
         if self.emulated:
             counts = ", ".join(str(study.study.cores) for study in self.emulated)

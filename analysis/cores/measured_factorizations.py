@@ -112,7 +112,7 @@ class MeasuredFactorization:
 
     @property
     def device(self) -> str | None:
-        """JAX's name of the device, if known."""
+        """JAX's name of the device, if a record states it."""
         return self.hardware and self.hardware.device_kind
 
 
