@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from analysis.fitting import assumptions, coverage, curves, regimes, samples, shape_alternatives, simulation
+from analysis.fitting import assumptions, curves, fit_coverage, regimes, samples, shape_alternatives, simulation
 from analysis.fitting.curves import Points
 from analysis.fitting.profiles import OCTAVE, excess
 from analysis.fitting.samples import Sample
@@ -88,7 +88,7 @@ def test_the_shape_that_is_fitted_is_identified(sharpness):
 def simulated(shape, datasets=40, sizes=11):
     scenario = simulation.Scenario("middle", shape, sizes, "low", simulation.GRIDS[0])
     searches = simulation.draw(scenario, datasets, np.random.default_rng(0))
-    return coverage.row(scenario, coverage.fit(scenario, searches), searches.critical)
+    return fit_coverage.row(scenario, fit_coverage.fit(scenario, searches), searches.critical)
 
 
 @pytest.mark.parametrize("shape", [name for name in simulation.CHOSEN_ON if not name.startswith("slope")])
@@ -113,7 +113,7 @@ def test_a_search_that_gets_harder_is_named_and_one_that_does_not_passes():
     for shape, outcome in (("harder search", "doubt"), ("hyperbola", "pass")):
         scenario = simulation.Scenario("middle", shape, 11, "low", simulation.GRIDS[0])
         searches = simulation.draw(scenario, 1, np.random.default_rng(1))
-        (found,) = coverage.fit(scenario, searches)
+        (found,) = fit_coverage.fit(scenario, searches)
         assert outcomes(found)["search"] == outcome
         told = any("the search is not equally hard at every batch size" in caveat for caveat in found.caveats)
         assert told == (outcome == "doubt")
