@@ -19,9 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results import thrift
-from results.flat_buffer import FlatBuffer
-
 BASE = 32 << 20
 PER_BYTE = 128
 MOST_TEXT = 1 << 20  # maximum bytes of a string in a table
@@ -108,19 +105,19 @@ class Parquet:
         wanted = []
         self._longest_texts = total = 0  # bytes of expanded strings if each were as long as its whole dictionary
         for name in columns:
-            index = self._index.get(name, -1)
-            if index < 0:
+            at = self._index.get(name, -1)
+            if at < 0:
                 continue
-            kind = self.schema_arrow.field(index).type
+            kind = self.schema_arrow.field(at).type
             width = _width(kind)
             if width is None or self.metadata.num_columns != len(self._names):
                 raise TooLarge(f"its column {name[:80]!r} has the unsupported type {str(kind)[:80]}")
-            wanted.append((index, width, _is_text(kind) or pa.types.is_dictionary(kind)))
+            wanted.append((at, width, _is_text(kind) or pa.types.is_dictionary(kind)))
         for group in map(self.metadata.row_group, groups):
-            group_rows = group.num_rows
-            for index, width, texts in wanted:
-                chunk = group.column(index)
-                rows = max(group_rows, chunk.num_values)
+            most = group.num_rows
+            for at, width, texts in wanted:
+                chunk = group.column(at)
+                rows = max(most, chunk.num_values)
                 total += rows * width
                 if not texts and chunk.compression in _NO_CODEC:
                     total += int(chunk.total_compressed_size) * (_SNAPPY if chunk.compression == "SNAPPY" else 1)
@@ -164,13 +161,13 @@ def _footer_limits(source: Any, most: int) -> dict[str, int]:
         raise TooLarge(f"its footer has {length:,} bytes, but the limit is {MOST_FOOTER:,}")
     source.seek(end - 8 - length)
     footer = source.read(length)
-    for match in re.finditer(b"ARROW:schema", footer):
+    for found in re.finditer(b"ARROW:schema", footer):
         try:
-            head, start = footer[match.end()], match.end() + 1
-            size, start = thrift.varint(footer, start)
-            if head != 0x18 or footer[start + size] != 0:
+            head, at = footer[found.end()], found.end() + 1
+            size, at = _varint(footer, at)
+            if head != 0x18 or footer[at + size] != 0:
                 raise IndexError
-            schema = base64.b64decode(footer[start : start + size], validate=True)
+            schema = base64.b64decode(footer[at : at + size], validate=True)
             if schema[:4] != b"\xff" * 4:
                 raise IndexError
             _check_schema(schema[8:])
@@ -273,19 +270,19 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
     Raises:
       TooLarge: a page has an unsupported header or encoding.
     """
-    position = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < position:
-        position = chunk.dictionary_page_offset
-    end = position + chunk.total_compressed_size
-    while 0 <= position < end and chunk.num_values > 0:  # an empty column has no pages
-        source.seek(position)
-        head = source.read(min(256, end - position))
+    at = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
+        at = chunk.dictionary_page_offset
+    end = at + chunk.total_compressed_size
+    while 0 <= at < end and chunk.num_values > 0:  # an empty column has no pages
+        source.seek(at)
+        head = source.read(min(256, end - at))
         try:
-            fields, length = thrift.struct(head, 0)
+            fields, length = _struct(head, 0)
         except IndexError:
-            source.seek(position)
+            source.seek(at)
             try:
-                fields, length = thrift.struct(source.read(min(MOST_PAGE_HEADER, end - position)), 0)
+                fields, length = _struct(source.read(min(MOST_PAGE_HEADER, end - at)), 0)
             except (IndexError, RecursionError):
                 raise TooLarge("a page of it has no readable header") from None
         sizes = fields.get(2), fields.get(3)
@@ -296,7 +293,103 @@ def _pages(source: Any, chunk: pq.ColumnChunkMetaData, *, texts: bool) -> Iterat
         if texts and encoding not in _PLAIN_ENCODINGS:
             raise TooLarge("its texts have an unsupported encoding")
         yield sizes[0], 7 in fields  # type: ignore[misc]
-        position += length + sizes[1]  # type: ignore[operator]
+        at += length + sizes[1]  # type: ignore[operator]
+
+
+def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+    """Parses a Thrift compact-protocol struct. Returns its fields by number, and its end. May raise IndexError."""
+    if depth > 4:
+        raise IndexError("too deep")
+    fields = {}
+    number = 0
+    while (head := data[at]) != 0:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            value, at = _varint(data, at)
+            number = value >> 1 ^ -(value & 1)
+        kind = head & 15
+        if 4 <= kind <= 6 and (byte := data[at]) < 128:  # most fields are one-byte numbers
+            fields[number], at = byte >> 1 ^ -(byte & 1), at + 1
+        elif kind in _READ:
+            fields[number], at = _READ[kind](data, at, depth)
+        else:
+            raise IndexError("a type of field that no header of a page has")
+    return fields, at + 1
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise IndexError("a number without an end")
+
+
+def _number(data: bytes, at: int, depth: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _binary(data: bytes, at: int, depth: int) -> tuple[None, int]:
+    length, at = _varint(data, at)
+    if at + length > len(data):
+        raise IndexError("a text without an end")
+    return None, at + length
+
+
+_READ = {
+    1: lambda data, at, depth: (True, at),
+    2: lambda data, at, depth: (False, at),
+    3: lambda data, at, depth: (data[at], at + 1),
+    4: _number,
+    5: _number,
+    6: _number,
+    7: lambda data, at, depth: (None, at + 8),
+    8: _binary,
+    12: lambda data, at, depth: _struct(data, at, depth + 1),
+}
+
+
+class _FlatBuffer:
+    """An Arrow message, which is a FlatBuffers table. Missing fields read as 0."""
+
+    def __init__(self, data: bytes):
+        self.data = data
+        root = self.number(0, 4)
+        self.kind, self.header = self.number(self.field(root, 1), 1), self.inner(root, 2)
+
+    def number(self, at: int, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self.data[at : at + size], "little", signed=signed)
+
+    def field(self, table: int, index: int) -> int:
+        """Returns the position of a field of a table, or 0 if it is missing."""
+        names = table - self.number(table, 4, signed=True)
+        place = 4 + 2 * index
+        within = self.number(names + place, 2) if place < self.number(names, 2) else 0
+        return table + within if within else 0
+
+    def inner(self, table: int, index: int) -> int:
+        """Returns the position of a field's table, string or list, or 0 if it is missing."""
+        at = self.field(table, index)
+        return at + self.number(at, 4) if at else 0
+
+    def size(self, table: int, index: int) -> int:
+        """Returns the length of a string or a list."""
+        at = self.inner(table, index)
+        return self.number(at, 4) if at else 0
+
+    def tables(self, table: int, index: int) -> Iterator[int]:
+        """Yields the positions of the tables in a list."""
+        at = self.inner(table, index)
+        for place in range(at + 4, at + 4 + 4 * self.size(table, index), 4):
+            yield place + self.number(place, 4)
 
 
 def _check_schema(data: bytes) -> None:
@@ -305,8 +398,8 @@ def _check_schema(data: bytes) -> None:
 
 
 def _count_schema(data: bytes) -> None:
-    message = FlatBuffer(data)
-    total, limit = 0, allowed(len(data))
+    message = _FlatBuffer(data)
+    total, most = 0, allowed(len(data))
     waiting = [(message.header, 1, 2)]  # tables, with the indices of their fields for columns and metadata strings
     while waiting:
         table, columns, about = waiting.pop()
@@ -315,10 +408,10 @@ def _count_schema(data: bytes) -> None:
             if message.number(message.field(table, 2), 1) in (10, 14):
                 total += 4 * message.size(message.inner(table, 3), 1)
         total += _PER_COLUMN * (message.size(table, columns) + message.size(table, about))
-        if total <= limit:
+        if total <= most:
             total += sum(message.size(pair, 0) + message.size(pair, 1) for pair in message.tables(table, about))
-        if total > limit:
-            raise TooLarge(f"its columns would take more memory than the {limit:,} bytes its size allows")
+        if total > most:
+            raise TooLarge(f"its columns would take more memory than the {most:,} bytes its size allows")
         waiting += [(column, 5, 6) for column in message.tables(table, columns)]
 
 
@@ -329,6 +422,6 @@ _count_schema_once = functools.lru_cache(64)(_count_schema)
 
 def _is_compressed(data: bytes) -> bool:
     """Returns whether a message is a batch with compressed buffers."""
-    message = FlatBuffer(data)
+    message = _FlatBuffer(data)
     header = message.inner(message.header, 1) if message.kind == 2 else message.header  # a dictionary contains a batch
     return message.kind in (2, 3) and message.field(header, 3) != 0
