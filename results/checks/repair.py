@@ -17,6 +17,7 @@ All intact files of a study are kept. The next sweep or import of the study adds
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -78,11 +79,7 @@ def run(folder: Folder, report: Report) -> int:
     before = verify.examine(folder, report)
     count = 0
     for findings in before:
-        if findings.place == folder:
-            lines = _repair_around(findings)
-        else:
-            lines = _repair_study(Path(str(folder)) / findings.place.name, findings, report)
-        for line in lines:
+        for line in _repair(Path(str(findings.place)), findings, report, is_study=findings.place != folder):
             print(printable(line))
             count += 1
     after = verify.examine(folder, report) if count else before
@@ -94,26 +91,30 @@ def run(folder: Folder, report: Report) -> int:
     return 1 if remaining else 0
 
 
-def _repair_around(findings: Findings) -> Iterator[str]:
-    """Drops torn files in the store's own folder."""
-    for fault in findings.faults:
-        if fault.torn:
+def _repair(folder: Path, findings: Findings, report: Report, *, is_study: bool) -> Iterator[str]:
+    """Repairs the store's own folder, or a study, until there are no torn files.
+
+    Waits for a study's lock, because writers hold it.
+    """
+    torn = [fault for fault in findings.faults if fault.torn]
+    if not torn:
+        return
+    if not is_study:
+        for fault in torn:
             fault.path.unlink(missing_ok=True)
             yield f"{fault.path}: dropped; it {fault.what}"
-
-
-def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until there are no torn files. Waits for the study's lock, because writers hold it."""
-    if not any(fault.torn for fault in findings.faults):
         return
-    if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
-        yield from _remove_folder(folder)
+    listing = list_study(folder)
+    has_data = listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK}
+    if not has_data and any(fault.path == folder for fault in torn):
+        shutil.rmtree(folder)
+        yield f"{folder}: dropped; it had no plan for more than a day"
         return
     if store.is_running(folder.parent, folder.name):
         report(f"waiting for the process that writes {printable(folder)}")
     with store.lock(folder.parent, folder.name):
-        for fault in findings.faults:
-            if fault.path == folder / study_checks.LOCK and fault.torn:
+        for fault in torn:
+            if fault.path == folder / study_checks.LOCK:
                 os.truncate(folder / study_checks.LOCK, 0)  # a regular file, because it could be locked
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
@@ -314,16 +315,3 @@ def _record(path: Folder) -> Json | None:
         return record
     except BadInput:
         return None
-
-
-def _is_bare(folder: Path) -> bool:
-    """Returns whether a study's folder contains only claims."""
-    listing = list_study(folder)
-    return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
-
-
-def _remove_folder(folder: Path) -> Iterator[str]:
-    for entry in entries(folder):
-        (folder / entry.name).unlink()
-    folder.rmdir()
-    yield f"{folder}: dropped; it had no plan for more than a day"
