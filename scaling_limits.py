@@ -99,6 +99,10 @@ def _without_command(words: Sequence[str]) -> int:
         return 0
     if "=" in words[0] or words[0].startswith("-"):
         raise BadInput(f"{words[0]} must follow a command, as in `scaling-limits sweep {words[0]}`. See --help.")
+    if words[0] == "watch":
+        from sweeps.status import REPEAT
+
+        raise BadInput(f"watch was removed. {REPEAT}")
     raise BadInput(f"unknown command {words[0]!r}; {nearest(words[0], COMMANDS)}")
 
 

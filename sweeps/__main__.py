@@ -188,13 +188,9 @@ def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
 def _run(request: "Request", to_run: "Sequence[Plan]", missing: Mapping[str, int]) -> "list[StudyOutcome]":
     """Runs studies and shows their progress."""
     from sweeps import planning
-    from sweeps.costs.forecast import Forecast
     from sweeps.display import Display
     from sweeps.launching import LAUNCHERS
 
     launcher = LAUNCHERS[request.launcher["name"]]
-    at_once = launcher.at_once(request.launcher, to_run, request.settings)
-    limit = request.settings.time_limit_seconds
-    forecast = Forecast(to_run, missing, at_once, limit, elsewhere=not launcher.here)
-    with Display(request.store, forecast, beats=launcher.here) as display:
+    with Display(request.store, to_run, missing, beats=launcher.here) as display:
         return planning.run(request, to_run, display.hear, display.show)

@@ -10,23 +10,17 @@ from sweeps.launchers import hosts, local, on_ray, slurm
 from sweeps.launchers.launcher import Launcher
 from sweeps.schema import LauncherConfig
 
-
-def _cluster_at_once(asked: Config, studies: Studies, settings: Settings) -> int:
-    return min(asked["at_once"] or len(studies), len(studies))
-
-
 LAUNCHERS = {
-    "local": Launcher(local.check, local.at_once, local.run_all),
+    "local": Launcher(local.check, local.run_all),
     "hosts": Launcher(
         hosts.check,
-        lambda asked, studies, settings: 1,
         hosts.run_all,
         hosts.watched,
         devices=hosts.devices,
         leads=hosts.leads,
     ),
-    "slurm": Launcher(slurm.check, _cluster_at_once, slurm.run_all, here=False, devices=slurm.devices),
-    "ray": Launcher(on_ray.check, _cluster_at_once, on_ray.run_all, here=False, devices=on_ray.devices),
+    "slurm": Launcher(slurm.check, slurm.run_all, here=False, devices=slurm.devices),
+    "ray": Launcher(on_ray.check, on_ray.run_all, here=False, devices=on_ray.devices),
 }
 
 

@@ -1,7 +1,7 @@
-"""python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed trials of each study.
+"""python -m sweeps.status: shows the finished, running, missing and failed trials of each study.
 
   python -m sweeps.status --store mine
-  python -m sweeps.status --store mine --watch
+  python -m sweeps.status --store mine --failed
 
 planned = complete + infeasible + incomplete (pruned, time limit, lost, failed, or unstated by its source) + missing. A
 study is `running` while a process works on it, and `queued` while it waits for a cluster. It is `unfinished` while
@@ -9,16 +9,13 @@ requested trials are missing. The same `python -m sweeps` command then runs only
 means that 12 of 32 planned trials have ended, whether or not they are stored. Studies of a release are `released`. The
 default store is results/local. The column unit is that of the batch size: examples, sequences or tokens. While any
 study is running, queued or failed, the first line counts studies by state. `retrying` studies are running or waiting
-again after a failed attempt. --failed shows failed and retrying studies, most failures first.
+again after a failed attempt. --failed sorts them by their failures, most first.
 
 The table shows the host and the attempt of each running study, and the time since its last sign of life. The log is
 listed below the table. If the last attempt at an unfinished study failed, its cause and its log are listed. Additional
 lines show how similar studies differ.
 
---watch (or watch=true) shows the running studies, their speed and the time left, updated every second until no study is
-running or queued. In a bucket, it is updated every ten seconds. The exit code is 1 if there are unfinished studies.
-
---csv and --json print only the table, without totals. --wide prints all columns on a terminal.
+--csv and --json print only the table, without totals.
 """
 
 from results import cli
@@ -26,6 +23,7 @@ from results import cli
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.status")
 
+import argparse
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +34,7 @@ from results import exit_codes, printing
 from results.aliases import Fields
 from results.bad_input import BadInput
 from results.grouping import grouped
-from results.printing import answer, answer_help, say
+from results.printing import answer, say
 
 if TYPE_CHECKING:
     from results.durable import Folder
@@ -46,15 +44,16 @@ if TYPE_CHECKING:
 # Imports inside functions keep --help fast.
 _MOST = 200  # maximum number of studies with one slug that are compared pairwise
 _SHOWN = 60  # maximum length of a value
+REPEAT = "Repeat status in a loop, as in `watch -n 10 scaling-limits status --store DIR`."
 
 
 @cli.guarded
 def main(argv: list[str]) -> int:
     """Prints the ledger of each study of a store. Returns 1 if a study is corrupt."""
-    if {"-h", "--help"} & set(argv):
-        answer_help((__doc__ or "").strip())
-        return 0
-    options = _options(argv)
+    options = parser().parse_args(argv)
+    if options.watch is not None:
+        raise BadInput(f"watch was removed. {REPEAT}")
+    printing.set_output(csv=options.csv, json=options.json, wide=options.wide)
     from results import durable, store
     from results.catalog import withdrawn
     from results.durable import Damaged
@@ -63,27 +62,23 @@ def main(argv: list[str]) -> int:
     from results.storage import heartbeat
     from results.storage.commits import fetch_commits, released_commits
 
-    folder = options.folder
+    folder = options.store
     damaged = dict[str, Damaged]()
 
-    def row_of(name: str, beat: "Heartbeat | None", unknown: int | None = None) -> tuple:
+    def row_of(name: str, beat: "Heartbeat | None") -> tuple:
         """Returns the row of a study. The ledger of a corrupt study is omitted, so the others are still shown."""
         try:
             return _row(folder, name, beat)
         except Damaged as error:
             damaged[name] = error
-            return (name, "damaged", "", *(unknown for _ in Ledger._fields))
+            return (name, "damaged", "", *(None for _ in Ledger._fields))
 
-    if options.watching and released_commits(folder) is None:
-        from sweeps.watch import watch
-
-        return watch(folder, lambda name, beat: row_of(name, beat, 0))
     with durable.system(folder).snapshot(folder):
         commits = released_commits(folder)
         if commits is None:
             names = store.names(folder)
             fetch_commits(folder, names, "trials")
-            beats = heartbeat.Watch().look(folder / name for name in names)
+            beats = heartbeat.running(folder / name for name in names)
             rows = [row_of(name, beats.get(folder / name)) for name in names]
         else:
             rows = [(commit.name, "released", unit_in_words(commit.study), *commit.ledger) for commit in commits]
@@ -98,29 +93,14 @@ def main(argv: list[str]) -> int:
     return 1 if damaged else 0
 
 
-class _Options(NamedTuple):
-    folder: "Folder" = Path("results/local")
-    watching: bool = False
-    failed: bool = False
-
-
-def _options(argv: Sequence[str]) -> _Options:
-    """Reads a command line. Raises BadInput for an unknown argument."""
-    from results import durable
-
-    printing.set_output(**{flag[2:]: flag in argv for flag in cli.OUTPUT_FLAGS})
-    options = _Options()
-    for arg in cli.as_pairs(argv, ("--watch", "--failed", *cli.OUTPUT_FLAGS)):
-        key, equals, value = arg.partition("=")
-        if arg == "--watch" or (key == "watch" and value in ("true", "false")):
-            options = options._replace(watching=value != "false")
-        elif arg == "--failed":
-            options = options._replace(failed=True)
-        elif key == "store" and equals:
-            options = options._replace(folder=durable.location(value))
-        elif arg not in cli.OUTPUT_FLAGS:
-            raise BadInput(f"unknown argument {arg!r}. Use store=DIR, --watch, --failed, --csv, --json or --wide.")
-    return options
+def parser() -> cli.CommandParser:
+    """Returns the parser of the command line."""
+    command = cli.CommandParser("python -m sweeps.status", description=(__doc__ or "").partition(": ")[2])
+    command.add_argument("--store", type=cli.location, default=Path("results/local"), metavar="DIR", help="a store")
+    command.add_argument("--failed", action="store_true", help="show only failed and retrying studies")
+    command.add_argument("--watch", nargs="?", const="true", help=argparse.SUPPRESS)
+    cli.add_output_arguments(command)
+    return command
 
 
 def _show(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]", *, only_failed: bool) -> None:

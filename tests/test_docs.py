@@ -19,10 +19,10 @@ from analysis import arguments, text
 from analysis.figures.registry import FIGURES, KINDS
 from analysis.fitting import assumptions
 from analysis.trials import steps
-from results import __main__ as results_cli, cli, exit_codes, store
+from results import __main__ as results_cli, exit_codes, store
 from results.bad_input import BadInput
 from results.plans import kinds, schema
-from sweeps import composition, manifest, overrides, plan
+from sweeps import composition, manifest, overrides, plan, status
 from sweeps.manifests.options import MAPS
 from workloads import preparable
 
@@ -131,7 +131,7 @@ def ask(command: str, words: list[str]) -> None:
     elif command == "workloads.prepare":
         assert preparable.prepared_as(words[0]) in preparable.names()
     elif command == "sweeps.status":
-        assert all(word.startswith("store=") for word in cli.as_pairs(words))
+        status.parser().parse_args(words)
     elif command == "harness.costs.probe":
         assert not words
     else:

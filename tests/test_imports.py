@@ -40,7 +40,7 @@ HELP = {
     "sweeps": "python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated.",
     "sweeps.plan": "python -m sweeps.plan …: shows what `python -m sweeps …` would run, how much is stored,",
     "sweeps.manifest": "python -m sweeps.manifest …: writes one JobSet for each study of `python -m sweeps …`, to",
-    "sweeps.status": "python -m sweeps.status [store=DIR] [--watch]: shows the finished, running, missing and failed",
+    "sweeps.status": "usage: python -m sweeps.status [-h]",
     "analysis": "usage: python -m analysis [-h]",
     **{
         f"analysis {name}": f"usage: python -m analysis {name} [-h]"
@@ -124,7 +124,4 @@ def test_a_finished_sweep(tmp_path: Path) -> None:
     assert not imported & SLOW
     code, first, imported = start(tmp_path, "sweeps.status", f"store={folder}")
     assert code == 0 and first.split()[:2] == ["study", "state"]
-    assert not imported & SLOW
-    code, first, imported = start(tmp_path, "sweeps.status", f"store={folder}", "--watch")
-    assert (code, first) == (0, "4/4 studies, 8/8 trials")
     assert not imported & SLOW

@@ -40,9 +40,6 @@ class BucketFiles:
         data, status = path.bucket.look(path.key)
         return data[-most:] if at_end else data[:most], status.st_mtime
 
-    def mark(self, folder: Any) -> object:
-        return sorted(folder.bucket.entries(folder.key))
-
     def read(self, path: Any, most: int | None = None) -> bytes:
         if most is None:
             return path.read_bytes()

@@ -97,10 +97,6 @@ class LocalFiles:
         finally:
             os.close(handle)
 
-    def mark(self, folder: Any) -> object:
-        """Returns a value that changes when a file in a folder is created, renamed or deleted."""
-        return os.stat(folder).st_mtime_ns
-
     def read(self, path: Any, most: int | None = None) -> bytes:
         """Returns the content of a regular file, or its first ``most`` bytes."""
         if most is None:

@@ -27,7 +27,7 @@ from sweeps.configured_study import ConfiguredStudy, Say, Studies
 from sweeps.costs import absent_devices
 from sweeps.costs.absent_devices import AbsentDevices
 from sweeps.costs.calibration import Device, Known, StoreRatios, commits, lanes_of
-from sweeps.costs.speeds import Lengths
+from sweeps.costs.trial_lengths import Lengths
 from sweeps.kind_configs import READERS
 from sweeps.planning import Request
 

@@ -76,6 +76,19 @@ def cpus_and_gpus(asked: Config, study: Plan, settings: Settings) -> tuple[int, 
     return asked["cpus"] or (1 if gpus else devices), gpus
 
 
+def step_cost(study: Plan) -> float:
+    """Returns the cost of a step of a study, in units that are comparable within a kind.
+
+    The cost is the number of examples plus 8, a constant that was measured on a small network.
+    """
+    return RUNNERS[study.kind].examples(study) + 8.0
+
+
+def cost(study: Plan) -> float:
+    """Returns the maximum cost of a study in arbitrary units: the steps in its budget times the cost per step."""
+    return study.request.planned * study.budget_steps * step_cost(study)
+
+
 def check_least(asked: Config, prefix: str = "launcher.", **least: int) -> None:
     """Raises BadInput if a value in a configuration (by default, a launcher's) is below its minimum. None is valid."""
     for key, value in least.items():
@@ -117,7 +130,6 @@ class Launcher(NamedTuple):
 
     Attributes:
       check: function that raises BadInput if the configuration cannot run some of the studies.
-      at_once: function that returns the expected number of concurrent studies.
       run_all: function that runs studies and returns an outcome for each study that started, in the order in which the
         studies ended.
       around: function that runs a command (the last argument) in the environment it needs and returns its exit code.
@@ -128,7 +140,6 @@ class Launcher(NamedTuple):
     """
 
     check: Callable[[Config, Studies, Settings], None]
-    at_once: Callable[[Config, Studies, Settings], int]
     run_all: Callable[[Config, Launch], list[StudyOutcome]]
     around: Callable[[Config, str, Callable[[], int]], int] = lambda asked, command, run: run()
     here: bool = True

@@ -31,7 +31,6 @@ from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.storage import attempts
 from sweeps.configured_study import Config, Studies
-from sweeps.costs.speeds import step_cost
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import (
     Launch,
@@ -39,6 +38,7 @@ from sweeps.launchers.launcher import (
     WorkerLost,
     check_least,
     check_retries,
+    cost,
     failed_too_often,
     record_failed,
 )
@@ -215,20 +215,10 @@ def slot_alone(cores: int | None) -> Slot:
     return bound, {"JAX_NUM_CPU_DEVICES": str(cores), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-def cost(study: Plan) -> float:
-    """Returns the maximum cost of a study in arbitrary units: the steps in its budget times the cost per step."""
-    return study.request.planned * study.budget_steps * step_cost(study)
-
-
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """Raises BadInput for an invalid configuration."""
     check_least(asked, workers=1)
     check_retries(asked)
-
-
-def at_once(asked: Config, studies: Studies, settings: Settings) -> int:
-    """Returns the number of workers."""
-    return len(slots(asked["workers"], of_settings(settings).devices))
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:

@@ -37,12 +37,13 @@ from sweeps.launchers.launcher import (
     check_least,
     check_retries,
     check_unwatched,
+    cost,
     cpus_and_gpus,
     devices_asked,
     failed_too_often,
     worst_code,
 )
-from sweeps.launchers.local import cost, exit_description
+from sweeps.launchers.local import exit_description
 from sweeps.run import StudyOutcome
 
 FOLDER = LAUNCHERS[1]  # folder in a store for this process's requests to its tasks

@@ -40,12 +40,12 @@ from sweeps.launchers.launcher import (
     check_over_hosts,
     check_retries,
     check_unwatched,
+    cost,
     cpus_and_gpus,
     devices_asked,
     is_stored,
     wait,
 )
-from sweeps.launchers.local import cost
 from sweeps.run import StudyOutcome
 
 Jobs = dict[str, str]  # by study

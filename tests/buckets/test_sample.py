@@ -8,8 +8,7 @@ import pytest
 
 from results import durable, exit_codes
 from results.checks import verify
-from results.file_systems import bucket
-from sweeps import __main__ as sweeps_cli, status, watch
+from sweeps import __main__ as sweeps_cli
 
 from ..attack import writer
 from ..same import assert_same
@@ -28,21 +27,6 @@ def test_a_study_in_memory() -> None:
         writer.replay(folder, dataclasses.replace(study, trials=trials))
     assert writer.unlike(folder, study) == []
     assert verify.run(folder, print) == exit_codes.DONE
-
-
-def test_watching_lists_a_bucket_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = durable.location("memory://watched/store")
-    for seed in range(4):
-        writer.replay(folder, dataclasses.replace(writer.study_of("off", 2), seed=seed))
-    looks = watch._Looks(folder, lambda name, beat: status._row(folder, name, beat))
-    asked: list[str] = []
-    asking = bucket.Bucket._asking
-    monkeypatch.setattr(bucket.Bucket, "_asking", lambda self, key: asked.append(key) or asking(self, key))
-    first = looks.studies()
-    assert [study.state for study in first] == ["done"] * 4
-    asked.clear()
-    assert looks.studies() == first
-    assert asked == ["store"]
 
 
 @pytest.fixture(scope="module")

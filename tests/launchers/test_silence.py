@@ -15,10 +15,8 @@ from harness.run import TRAINING, RunProgress, Settings
 from results import store
 from results.file_systems.local import LocalFiles
 from results.plans.batch_study import BatchStudy
-from results.rules.ledger import Ledger
 from results.storage import attempts, heartbeat
-from sweeps import status, watch
-from sweeps.costs.forecast import Forecast
+from sweeps import status
 from sweeps.display import SILENT_SECONDS, Display
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch, RemoteStudy
@@ -118,7 +116,7 @@ def test_heartbeats_and_lines_tell_of_silence(
     study = make_study()
     store.ask(tmp_path, study)
     progress = RunProgress(TRAINING, {}, {}, 10, 1.0, 1.0)
-    with Display(tmp_path, Forecast([study], {study.name: study.request.planned}, 1, None)) as display:
+    with Display(tmp_path, [study], {study.name: study.request.planned}) as display:
         display.hear(StudyUpdate(study, progress))
         for seconds in (SILENT_SECONDS - 1, SILENT_SECONDS + 1, SILENT_SECONDS + 2):
             display.hear(StudyUpdate(study, progress, silent=seconds))
@@ -157,10 +155,3 @@ def test_silence_elsewhere(
         (True, 400.0),
         (True, 1400.0),
     ]
-
-
-def test_a_watcher_sees_silence() -> None:
-    ledger = Ledger(4, 0, 0, 0, 0, 0, 0, 0, 4)
-    beat = heartbeat.Heartbeat("training", 4, 0, "step", 0, 0.0, None)
-    shown = [watch._cells(watch.Study("a", "running", ledger, beat._replace(silent=s)))[0] for s in (0.0, 59.0, 400.0)]
-    assert shown == ["training", "training", "silent for 6:40"]

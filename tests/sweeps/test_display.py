@@ -1,22 +1,23 @@
-"""What a sweep shows while it runs, on a real terminal and elsewhere, and what whoever watches its store sees."""
+"""The progress of a sweep on a real terminal and elsewhere, and the counts that `status` shows meanwhile."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.run import COMPILING, TRAINING, RunProgress
 from results import store
 from results.plans.batch_study import BatchStudy
 from results.storage import attempts, heartbeat
 from results.storage.heartbeat import FILE, Heartbeat
-from sweeps import status, watch
-from sweeps.display import clock, cut, short_names
+from sweeps import status
+from sweeps.display import Display, clock, cut, short_names
+from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..terminal import Terminal, screen
 
@@ -64,33 +65,23 @@ def test_the_screen_of_these_tests() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a pseudo-terminal of Linux")
 @pytest.mark.slow
-def test_a_bar_of_one_line_names_what_runs_and_a_watcher_sees_it(tmp_path: Path) -> None:
+def test_a_bar_of_one_line_names_what_runs(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     environment = ENVIRONMENT | {"SCALING_LIMITS_CACHE": str(tmp_path / "cache")}
     sweep = Terminal(
         [sys.executable, "-m", "sweeps", *LINE, f"store={folder}"], columns=72, folder=tmp_path, environment=environment
     )
-    watchers = []
     try:
         assert sweep.wait_for(r"0/2 studies: starting (sgd|momentum) b8", 60), sweep.text
-        watch = [sys.executable, "-m", "sweeps.status", f"store={folder}", "--watch"]
-        watchers.append(Terminal(watch, columns=120, folder=tmp_path, environment=environment))
-        assert watchers[0].wait_for(r"^(sgd|momentum) b8 +(starting|compiling) +0/64$", 60), watchers[0].text
         assert sweep.wait_for(r"\| 0/2 studies: compiling \w+ b8 \(program 1 of 1\)$", 60), sweep.text
         assert sweep.wait(120) == 0, sweep.text
-        assert watchers[0].wait(30) == 0, watchers[0].text
     finally:
-        for each in (sweep, *watchers):
-            each.close()
+        sweep.close()
     assert re.search(r"\| [01]/2 studies, \d:\d\d left: (sgd|momentum) b8", sweep.text), sweep.text
     assert "100%" in sweep.text
     bars = [line for line in sweep.screen() if "studies" in line and "|" in line]
     assert len(bars) == 1  # drawn over and over again, on one line
     assert all(len(piece) <= 72 for piece in re.split(r"[\r\n]", sweep.text) if "|" in piece)
-    watched = watchers[0]
-    assert "Traceback" not in watched.text
-    assert watched.screen() == ["2/2 studies, 128/128 trials", ""]
-    assert re.search(r"training +\d+/64 +[\d,]+ +[\d,.]+ steps/s", watched.text), watched.text
     assert not list(folder.rglob(".tmp-*"))
 
 
@@ -101,57 +92,6 @@ def running(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> BatchStudy
     store.ask(tmp_path, study)
     store.ask(tmp_path, make_study(trials=4, batch_size=16))
     return study
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a pseudo-terminal of Linux")
-def test_watching_ends_by_an_interrupt_and_by_itself(tmp_path: Path, running: BatchStudy) -> None:
-    command = [sys.executable, "-m", "sweeps.status", f"store={tmp_path}"]
-    watchers = [Terminal([*command, way], columns=60, environment=ENVIRONMENT) for way in ("--watch", "watch=true")]
-    try:
-        with store.lock(tmp_path, running.name):
-            heartbeat.write(
-                tmp_path / running.name, Heartbeat("training", 8, 3, "step", 4312, 1200.4, time.time() + 90)
-            )
-            for each in watchers:
-                assert each.wait_for(r"0/2 studies, 3/12 trials, 1:\d\d left$", 30), each.text
-                assert each.wait_for(r"^b64 +training +3/8 +4,312 +1,200 steps/s$", 5), each.text
-            heartbeat.write(
-                tmp_path / running.name, Heartbeat("training", 8, 5, "step", 5312, 1200.4, time.time() + 30)
-            )
-            for each in watchers:
-                assert each.wait_for(r"0/2 studies, 5/12 trials, 0:\d\d left$", 5), each.text
-            watchers[0].interrupt()
-            assert watchers[0].wait(10) == 130
-            heartbeat.remove(tmp_path / running.name)
-        assert watchers[1].wait(20) == 1
-    finally:
-        for each in watchers:
-            each.close()
-    for each in watchers:
-        assert "Traceback" not in each.text
-        assert all(len(line) <= 60 for line in each.screen())
-        assert len([line for line in each.screen() if "studies" in line]) == 1
-    assert watchers[1].screen() == ["0/2 studies, 0/12 trials; none running, 2 unfinished", ""]
-
-
-def test_watching_goes_on_while_everything_is_queued(
-    tmp_path: Path, running: BatchStudy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Queued is not quiet: a study of a cluster may wait for hours before it runs."""
-    for name in store.names(tmp_path):
-        attempts.begin(tmp_path / name, "slurm", "17_1", waits=True)
-    looks = []
-
-    def look(_: float) -> None:
-        looks.append(time.monotonic())
-        if len(looks) == 9:  # the job was taken out of the queue
-            for name in store.names(tmp_path):
-                attempts.begin(tmp_path / name, "slurm", "17_1")
-
-    monkeypatch.setattr(watch.time, "sleep", look)
-    assert status.main([f"store={tmp_path}", "--watch"]) == 1
-    assert len(looks) > 9
-    assert capsys.readouterr().out.splitlines()[0] == "0/2 studies, 0/12 trials, 2 queued"
 
 
 def test_what_is_in_trouble_comes_first(
@@ -189,11 +129,42 @@ def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchSt
         assert f"{running.name}  running 3/8" in ledger().stdout
         (tmp_path / running.name / FILE).write_text("{")  # nothing of it is believed
         assert f"{running.name}  running  " in re.sub(" +", "  ", ledger().stdout)
-    heartbeat.remove(tmp_path / running.name)
-    watched = ledger("--watch")
-    told = ["0/2 studies, 0/12 trials", "0/2 studies, 0/12 trials; none running, 2 unfinished"]
-    assert (watched.returncode, watched.stdout.splitlines(), watched.stderr) == (1, told, "")
     wrong = ledger("--wach")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    there = "store=DIR, --watch, --failed, --csv, --json or --wide"
-    assert wrong.stderr == f"error: unknown argument '--wach'. Use {there}.\n"
+    assert wrong.stderr == "error: unrecognized arguments: --wach. See `python -m sweeps.status --help`.\n"
+
+
+def test_time_left_is_the_work_left_by_the_mean_rate(
+    tmp_path: Path,
+    make_study: Callable[..., BatchStudy],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("sweeps.display.time.monotonic", lambda: now[0])
+    studies = [make_study(batch_size=size, trials=2, budget_steps=100) for size in (8, 24)]
+    first, second = studies
+    with Display(tmp_path, studies, {study.name: 2 for study in studies}, beats=False) as display:
+        now[0] = 1.0
+        display.hear(StudyUpdate(first, RunProgress(COMPILING)))
+        assert capsys.readouterr().err == ""  # nothing before two seconds have passed
+        now[0] = 2.0
+        display.show()
+        now[0] = 12.0  # half of the trials of the first study, which has a third of the work
+        display.hear(StudyUpdate(first, RunProgress(TRAINING, {70: 1}, {}, 70, 5.0, 5.0)))
+        now[0] = 24.0
+        display.hear(StudyUpdate(first, outcome=StudyOutcome(RunSummary(first.name))))
+        display.hear(StudyUpdate(second, RunProgress(TRAINING, {}, {100: 1}, 100, 5.0, 5.0)))
+        now[0] = 36.0
+        display.hear(StudyUpdate(second))  # its process died
+        now[0] = 48.0
+        display.hear(StudyUpdate(second, outcome=StudyOutcome(RunSummary(second.name), "a mistake")))
+    texts = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert texts == [
+        "0/2 studies, 0/4 trials: compiling b8 (program 1 of 2)",
+        "0/2 studies, 1/4 trials, 1:00 left: b8",
+        "1/2 studies, 2/4 trials",
+        "1/2 studies, 2/4 trials",
+        f"[2/2] {second.name}: failed: a mistake",
+        "2/2 studies, 4/4 trials",
+    ]

@@ -20,7 +20,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from sweeps import __main__ as sweeps_cli, overrides, planning, status
 from sweeps.launchers import local
-from sweeps.launchers.launcher import Launch
+from sweeps.launchers.launcher import Launch, cost
 from sweeps.run import run_study
 from sweeps.schema import LauncherConfig
 
@@ -183,7 +183,7 @@ def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(
     make_study: Callable[..., BatchStudy],
 ) -> None:
     studies = [make_study(optimizer=o, batch_size=b) for o in ("sgd", "nesterov") for b in (64, 256)]
-    queue = sorted(studies, key=local.cost)
+    queue = sorted(studies, key=cost)
     first = local._next(queue, set())
     second = local._next(queue, {local._programs(first)})
     assert (first.batch_size, second.batch_size) == (256, 64)
