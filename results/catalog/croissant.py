@@ -157,15 +157,16 @@ def _software(release: Contents, source: str) -> str:
 
 def _files(release: Contents, table: str) -> Iterator[Json]:
     """Yields the files of a table and, if there are several, the file set that joins them."""
-    for name, sha256 in sorted(release.files[table].items()):
+    for file in release.files[table]:
+        name = file.path.name
         yield {
             "@type": "cr:FileObject",
             "@id": name,
             "name": name,
             "contentUrl": name,
-            "contentSize": f"{release.sizes[name]} B",
+            "contentSize": f"{file.bytes} B",
             "encodingFormat": "application/x-parquet",
-            "sha256": sha256,
+            "sha256": file.sha256,
         }
     if len(release.files[table]) > 1:
         yield {
@@ -179,7 +180,7 @@ def _files(release: Contents, table: str) -> Iterator[Json]:
 
 def _record_set(release: Contents, table: str) -> Json:
     words = {column.name: column for column in contents.describe_columns(release, table)}
-    source = {"fileObject": {"@id": next(iter(release.files[table]))}}
+    source = {"fileObject": {"@id": release.files[table][0].path.name}}
     if len(release.files[table]) > 1:
         source = {"fileSet": {"@id": f"{table}-files"}}
     return {

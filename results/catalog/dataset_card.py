@@ -254,7 +254,7 @@ def _front_matter(release: Contents) -> str:
     lines += ["size_categories:", f"- {_size(release.rows('measurements'))}", "configs:"]
     for table in release.columns:
         lines += [f"- config_name: {table}", "  data_files:", "  - split: train"]
-        lines += ["    path:", *(f"    - {name}" for name in sorted(release.files[table]))]
+        lines += ["    path:", *(f"    - {file.path.name}" for file in release.files[table])]
         if table == "studies":
             lines.append("  default: true")
     return "\n".join([*lines, "---", "", ""])
@@ -262,14 +262,13 @@ def _front_matter(release: Contents) -> str:
 
 def _pattern(release: Contents, table: str) -> str:
     """Returns the name of a table's file, or a pattern that matches all its files."""
-    return next(iter(release.files[table])) if len(release.files[table]) == 1 else f"{table}-*.parquet"
+    return f"{table}.parquet" if len(release.files[table]) == 1 else f"{table}-*.parquet"
 
 
 def _r_line(release: Contents, table: str) -> str:
     """Returns the line of R code that reads a table."""
-    if len(release.files[table]) == 1:
-        return f'arrow::read_parquet("{table}.parquet")'
-    return f'arrow::open_dataset(Sys.glob("{_pattern(release, table)}"))'
+    name = _pattern(release, table)
+    return f'arrow::open_dataset(Sys.glob("{name}"))' if "*" in name else f'arrow::read_parquet("{name}")'
 
 
 def _usage(release: Contents) -> list[tuple[str, str]]:
