@@ -49,7 +49,7 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            study = study_of(commit.plan, commit.trials, folder.name, commit.repeats)
+            study_of(commit.plan, commit.trials, folder.name, commit.repeats)
         except TooOld:
             raise
         except BadInput as error:
@@ -72,9 +72,7 @@ def commits(
             if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
         }
         if set(TABLES) <= sources.keys():
-            findings.faults += content_faults(
-                commit, study, path, sources, findings.endings, findings.runs, rebuild=rebuild
-            )
+            findings.faults += content_faults(commit, path, sources, findings.endings, findings.runs, rebuild=rebuild)
             findings.believed += "envelope" in sources and not rebuild
             findings.commit = commit
     return listed
@@ -114,7 +112,7 @@ def rebuild_record(findings: Findings, number: int, parts: int, study: Plan, req
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content_faults(commit, study, folder, sources, {}, findings.runs):
+        if content_faults(commit, folder, sources, {}, findings.runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # readers of untrusted files can raise any exception
@@ -144,7 +142,6 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
 
 def content_faults(
     commit: Commit,
-    study: Plan,
     record: Folder,
     sources: Mapping[str, Source],
     endings: Endings,
@@ -155,14 +152,15 @@ def content_faults(
     """Returns the faults in a commit's tables and envelope. The hashes of the files must have been checked before.
 
     Args:
-      commit: the commit.
-      study: the study's plan.
+      commit: the commit. Its plan must have been checked before.
       record: the commit record, which lists the other files.
       sources: file or buffer of each table.
       endings: dictionary that is filled with the ending of each trial.
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
+
+    study = commit.study
 
     def read(table: str) -> Rows:
         parquet = _open(sources[table])
