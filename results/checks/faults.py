@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from results import durable
 from results.aliases import OnCount
-from results.bad_input import BadInput, printable
+from results.bad_input import BadInput, first_line, printable
 from results.catalog.point_rows import Row
 from results.durable import Folder
 from results.plans.plan import Plan
@@ -129,7 +129,7 @@ class Findings:
 
 def brief(error: Exception) -> str:
     """Shortens an error to one line. Includes the name of its type unless the error is one of ours."""
-    words = (str(error).splitlines() or [""])[0]
+    words = first_line(error)
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
 
 

@@ -104,9 +104,8 @@ def flaws(
 
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """Returns the named columns of all rows, in the current schema. Tables with an older schema keep all columns."""
-    is_current = schema.is_of_today(rows.schema)
-    content = rows.read(columns if is_current else rows.schema.names)
-    return content if is_current else migrations.upgrade(table, content, table)
+    content = rows.read(columns if schema.is_of_today(rows.schema) else rows.schema.names)
+    return migrations.upgrade(table, content, table)
 
 
 class TrialSpans(NamedTuple):
@@ -158,9 +157,7 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     columns_of_kind = {column.name: column.type for column in kind.columns}
-    fields = written
-    if not schema.is_of_today(written):
-        fields = migrations.upgrade(table, written.empty_table(), table).schema
+    fields = migrations.upgrade(table, written.empty_table(), table).schema
     if [(field.name, field.type) for field in fields][: len(columns)] != [column[:2] for column in columns]:
         for column, field in zip(columns, fields, strict=False):
             if (field.name, field.type) != (column.name, column.type):
