@@ -255,9 +255,8 @@ def _alone(pair: Pair, read: Callable[[Any], Reading]) -> Finding:
 
 
 def _seconds(one: MeasuredFactorization) -> Reading:
-    hardware = one.hardware
-    device = (hardware and hardware.device_kind) or "unknown device"
-    words = f"{device}, emulated" if hardware and hardware.emulated else device
+    device = one.device or "unknown device"
+    words = f"{device}, emulated" if one.hardware and one.hardware.emulated else device
     seconds = one.seconds
     return Reading(seconds.min(), seconds.max(), words) if len(seconds) else Reading(np.nan, np.nan, words)
 

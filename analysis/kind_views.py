@@ -12,23 +12,24 @@ K = TypeVar("K", bound=HasKind)
 
 # Figure sources.
 BATCH, CORES, LAYOUTS, PAPER = "batch", "cores", "layout", "paper"
+PUBLISHED = "published"  # numbers in results/papers, which do not need a store
 
 
 class Figure(NamedTuple):
     """A figure in ``figures.registry.FIGURES``.
 
     Attributes:
-      source: source of the data: ``figures`` of a kind in ``PRESENTATIONS``, ``paper``, ``published`` (numbers from a
-        paper) or ``workloads`` (batch-size workloads selected by a request).
       function: dotted name of the function that yields the pictures.
       shows: description in the list of figures.
+      source: source of the data: that of the kind whose row has the figure (the default), ``paper``, ``published``
+        (numbers from a paper) or ``workloads`` (batch-size workloads selected by a request).
       arguments: arguments passed to the function, after the data.
       credit: credit to add to each picture's title.
     """
 
-    source: str
     function: str
     shows: str
+    source: str = ""
     arguments: tuple[Any, ...] = ()
     credit: str = ""
 
@@ -111,6 +112,34 @@ OVER_BATCHES = Presentation(
     answers=True,
     load="analysis.fitting.curve_fits.of_store",
     source=BATCH,
+    figures={
+        "steps_to_target": Figure(
+            "analysis.figures.batch_figures.steps_to_target",
+            "steps to target against batch size with regimes, one picture per curve",
+        ),
+        "optimizers": Figure(
+            "analysis.figures.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
+        ),
+        "summary": Figure("analysis.figures.summaries.summary", "summary page of a curve, with its trials and its fit"),
+        "narrowing": Figure(
+            "analysis.figures.narrowing_figures.of_curves",
+            "expected width of pays up to and efficient up to against the multiple of the trials",
+        ),
+        "payoff": Figure(
+            "analysis.figures.payoff_figures.of_curves",
+            "time to target and device-hours against devices, with their Pareto front",
+        ),
+        "payoff_paper": Figure(
+            "analysis.figures.forest_figures.of_paper",
+            "the batch size up to which doubling pays off, one row per workload of Shallue et al. 2018",
+            source=PUBLISHED,
+        ),
+        "payoff_gpt3": Figure(
+            "analysis.figures.run_figures.of_gpt3",
+            "minutes and chip-hours against chips, in published runs of GPT-3 175B",
+            source=PUBLISHED,
+        ),
+    },
 )
 
 PRESENTATIONS = {
@@ -128,37 +157,30 @@ PRESENTATIONS = {
         columns=columns.EPOCHS,
         figures={
             "payoff_cores": Figure(
-                CORES,
                 "analysis.figures.payoff_figures.of_factorizations",
                 "time and device-hours of factorizations against cores, with their Pareto front",
             ),
             "epochs": Figure(
-                CORES,
                 "analysis.figures.scaling_figures.epochs_against_cores",
                 "seconds per epoch of a factorization against cores, one picture per curve",
             ),
             "speedup": Figure(
-                CORES,
                 "analysis.figures.scaling_figures.speedup",
                 "speed-up and efficiency against cores, all curves of a device",
             ),
             "recall": Figure(
-                CORES,
                 "analysis.figures.recall_figures.recall",
                 "Recall@20 and @50 of all factorizations of a data set",
             ),
             "precision": Figure(
-                CORES,
                 "analysis.figures.recall_figures.precision",
                 "recall and objective against epochs, for each number format",
             ),
             "solvers": Figure(
-                CORES,
                 "analysis.figures.recall_figures.solvers",
                 "recall and objective against seconds, for each solver",
             ),
             "tuning": Figure(
-                CORES,
                 "analysis.figures.recall_figures.tuning",
                 "recall over the plane of unobserved weight and norm penalty",
             ),
@@ -182,27 +204,22 @@ PRESENTATIONS = {
         columns=columns.LAYOUTS,
         figures={
             "layout_cost": Figure(
-                LAYOUTS,
                 "analysis.figures.layout_figures.cost",
                 "seconds per step of each layout against bytes sent, by redundancy",
             ),
             "layout_pareto": Figure(
-                LAYOUTS,
                 "analysis.figures.layout_figures.pareto",
                 "seconds per step against bytes held, with the Pareto front of layouts",
             ),
             "layout_predicted": Figure(
-                LAYOUTS,
                 "analysis.figures.layout_figures.predicted",
                 "predicted against measured seconds per step, with the spread of renamed twins",
             ),
             "layout_published": Figure(
-                LAYOUTS,
                 "analysis.figures.layout_figures.published",
                 "utilization of published layouts against chips",
             ),
             "layout_published_steps": Figure(
-                LAYOUTS,
                 "analysis.figures.layout_figures.published_steps",
                 "predicted over published seconds of published steps, by generation",
             ),

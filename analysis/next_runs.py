@@ -159,13 +159,11 @@ def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float)
 
 def _hours(commits: Sequence[Commit]) -> dict[float, float]:
     """Returns the median device-hours per step over runs, by batch size, sorted."""
-    hours: dict[float, list[float]] = {}
-    for commit in commits:
-        for row in read_table(commit, "studies").to_pylist():
-            if row["seconds_per_step"] and row["device_count"]:
-                own = row["seconds_per_step"] * row["device_count"] / 3600
-                hours.setdefault(float(row["batch_size"]), []).append(own)
-    return {size: float(np.median(hours[size])) for size in sorted(hours)}
+    columns = ["batch_size", "seconds_per_step", "device_count"]
+    runs = pd.concat([read_table(commit, "studies").select(columns).to_pandas() for commit in commits])
+    hours = runs["seconds_per_step"].astype(float) * runs["device_count"].astype(float) / 3600
+    medians = hours[hours > 0].groupby(runs["batch_size"].astype(float)).median()
+    return {float(size): float(hours) for size, hours in medians.items()}
 
 
 def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:

@@ -71,7 +71,7 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
         finite(fit.low) if fit else None,
         finite(fit.high) if fit else None,
         points_fit.verdict,
-        ", ".join(fits.doubts(points_fit)) or None,
+        ", ".join(points_fit.doubts) or None,
     )
     yield from zip(FITS[prefix], values, strict=True)
     for names, one in zip(EXTENTS[prefix], fits.extents_of(points_fit.points) or (UNKNOWN, UNKNOWN), strict=True):
@@ -85,8 +85,6 @@ def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
 
 
 def _title(curve: CoreCurve) -> str:
-    one = curve.representative
-    device = one.hardware and one.hardware.device_kind
-    study = one.study
-    words = (*study.labels, study.solver, study.table_dtype, curve.distinction)
-    return " · ".join(word for word in (*words, device) if word)
+    study = curve.representative.study
+    words = (*study.labels, study.solver, study.table_dtype, curve.distinction, curve.representative.device)
+    return " · ".join(filter(None, words))

@@ -14,8 +14,7 @@ from report import PEAK, in_turn, median_ratio, open_report, python
 BLOCKS = (0, 128, 512)
 STEP = """
 import time
-import jax, jax.numpy as jnp
-import numpy as np
+import jax
 from harness.compiled import hlo, jaxpr_cost
 from harness.step.partitioned import drawn, partitioned
 from workloads import registry
@@ -27,15 +26,15 @@ options = shape.options | {{"attention_block": {block}}}
 workload = registry.workload(shapes.dataset(shape, {length}), "transformer_rotary", options, "adam")
 step = partitioned(workload, "adam", {{"data": 1}}, {{}}, jax.devices())
 program = step.lowered(1).compile()
-jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(1), jax.ShapeDtypeStruct((), jnp.uint32))
-state = step.start(jnp.uint32(0))
+jaxpr = step.jaxpr(1)
+state = step.start(step.spans())
 batch = jax.block_until_ready(jax.device_put(drawn(workload, 1024, 1, 0, 0)))
 jax.block_until_ready(state)
 before = peak()
 seconds = []
 for _ in range({steps}):
     began = time.perf_counter()
-    state, loss = jax.block_until_ready(program(state, batch, np.uint32(0)))
+    state, loss = jax.block_until_ready(program(state, batch, step.spans()))
     seconds.append(time.perf_counter() - began)
 """
 RESULT = """

@@ -134,7 +134,7 @@ def precision(smoke: bool) -> Finding:
 
     def of_engine(function: Callable[..., Any], *arguments: Any) -> Any:
         on = mesh.mesh(batch_partition.Division())
-        return jax.device_get(programs._lowered(jax.jit(function), on, *arguments).compile()(*arguments))
+        return jax.device_get(programs.lower(jax.jit(function), on, *arguments).compile()(*arguments))
 
     padded = np.pad(images.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     exact = {

@@ -104,7 +104,7 @@ def compiled(task: str, optimizer: str, way: str) -> tuple[hlo.Compiled, dict[st
         program = jax.jit(
             programs.over_lanes(on, "map", lane), donate_argnums=0, out_shardings=programs._shardings(carry)
         )
-        text = programs._lowered(program, on, carry, shapes.spans, shapes.train).compile().as_text()
+        text = programs.lower(program, on, carry, shapes.spans, shapes.train).compile().as_text()
     finally:
         training.batch_of, training.take_step = batch_of, take_step
     return hlo.read(text).check(), dict(on.shape)

@@ -51,7 +51,7 @@ def whole_fit(curve: Curve) -> None:
     points_fit = fits.of_points(curves.points(curve))
     assert points_fit.fit is not None and points_fit.checks and np.isfinite(points_fit.shift)
     assert points_fit.extents is not None and fits.extents_of(points_fit.points, assume_nothing=True) is not None
-    assert len(fits.halved_by(points_fit.points)) == 2
+    assert fits.narrowed(points_fit.points) is not None
     sizes = np.geomspace(curve.batch_sizes[0], curve.batch_sizes[-1], 200)
     regimes.band(points_fit.fit, sizes)
     regimes.probabilities(points_fit.fit, sizes)

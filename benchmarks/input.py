@@ -22,7 +22,7 @@ from report import BenchmarkReport, open_report
 
 from workloads import data_stream
 from workloads.data_stream import Draws, Stream
-from workloads.datasets import array_records, streamed_images
+from workloads.datasets import array_records, streamed_images, streamed_records
 
 IMAGES, BATCH, PROCESSES = 600, 8, 2
 STEP_SECONDS, BUSY = 0.05, 0.95
@@ -90,7 +90,7 @@ def main(report: BenchmarkReport) -> None:
         place = write(Path(folder), images)
         of = streamed_images.SOURCES["imagenet"]._replace(train_examples=images)
         streamed_images.SOURCES["imagenet"] = of
-        source = streamed_images.source("imagenet", place, "train")
+        source = streamed_records.source("imagenet", place, "train")
         records = array_records.open_records(str(place), "imagenet2012", "train", None, images)
         report.add("size of a photograph", float(np.mean([len(record) for record in records])) / 1000, "kB")
         began = time.process_time()

@@ -181,19 +181,6 @@ RUNNERS = {
 }
 
 
-def answer(question: Question) -> Answer:
-    """Returns the answer to a question as plain data."""
-    study = from_plan(question.plan, question.trials)
-    runner = RUNNERS[study.kind]
-    assert runner.counts is not None and runner.verdict is not None  # checked by callers
-    try:
-        if question.topology is None:
-            return runner.counts(study, question.source, question.settings)._asdict()
-        return runner.verdict(study, question.source, question.settings, question.topology)._asdict()
-    except BadInput as error:
-        return {REFUSED: str(error)}
-
-
 def answer_all() -> None:
     """Reads questions of ``harness.costs.questions`` from standard input (one JSON line each), and answers them.
 
@@ -202,40 +189,45 @@ def answer_all() -> None:
     """
     gc.set_threshold(GARBAGE)
     questions = [_question(line) for line in sys.stdin]
-    families = grouped(range(len(questions)), lambda at: _family(questions[at]))
-    known: dict[int, Answer] = {}
-    for at, question in enumerate(questions):
-        if at not in known:
-            own = families[_family(question)]
-            known |= zip(own, _answers([questions[each] for each in own]), strict=True)
-        print(json.dumps(known.pop(at)), flush=True)
+    families = grouped(range(len(questions)), lambda i: _family(questions[i]))
+    answers: dict[int, Answer] = {}
+    for i, question in enumerate(questions):
+        if i not in answers:
+            family = families[_family(question)]
+            answers |= zip(family, _answers([questions[member] for member in family]), strict=True)
+        print(json.dumps(answers.pop(i)), flush=True)
 
 
 def _question(line: str) -> Question:
-    given = json.loads(line)
-    given["settings"] = Settings(**given["settings"])
-    return Question(**given)
+    fields = json.loads(line)
+    return Question(**fields | {"settings": Settings(**fields["settings"])})
 
 
 def _family(question: Question) -> Hashable:
     """Returns a key. Questions with equal keys are answered together. Those that compile have distinct keys."""
     study = from_plan(question.plan, question.trials)
     runner = RUNNERS[study.kind]
+    source = json.dumps(question.source, sort_keys=True)
     if question.topology is not None or runner.counts_of_sizes is None:
-        return question.topology, study.name, question.trials, json.dumps(question.source), question.settings
-    return study.kind, runner.family(study), json.dumps(question.source, sort_keys=True), question.settings
+        return question.topology, study.name, question.trials, source, question.settings
+    return study.kind, runner.family(study), source, question.settings
 
 
 def _answers(questions: Sequence[Question]) -> list[Answer]:
-    """Returns the answers to the questions of a family."""
+    """Returns the answers to the questions of a family as plain data."""
     studies = [from_plan(question.plan, question.trials) for question in questions]
-    runner = RUNNERS[studies[0].kind]
-    if len(questions) > 1 and runner.counts_of_sizes is not None:
-        first = questions[0]
-        sizes = [runner.examples(study) for study in studies]
-        try:
-            counts = runner.counts_of_sizes(studies[0], first.source, first.settings, sizes)
-        except BadInput:  # perhaps of one size only
-            return list(map(answer, questions))
-        return [counts[size]._asdict() for size in sizes]
-    return list(map(answer, questions))
+    study, runner = studies[0], RUNNERS[studies[0].kind]
+    question = questions[0]
+    given = study, question.source, question.settings
+    assert runner.counts is not None and runner.verdict is not None  # checked by callers
+    try:
+        if question.topology is None and runner.counts_of_sizes is not None:
+            sizes = [runner.examples(study) for study in studies]
+            counts = runner.counts_of_sizes(*given, sizes)
+            return [counts[size]._asdict() for size in sizes]
+        costs = runner.counts(*given) if question.topology is None else runner.verdict(*given, question.topology)
+        return [costs._asdict() for _ in questions]
+    except BadInput as error:  # perhaps of one size only
+        if len(questions) > 1:
+            return [answer for question in questions for answer in _answers([question])]
+        return [{REFUSED: str(error)}]

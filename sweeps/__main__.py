@@ -66,8 +66,8 @@ def _dry_run(request: "Request") -> int:
     to_run = {study.name for study in found.studies}
     rows = []
     for study in sorted(request.studies, key=lambda one: printing.numbered(one.name)):
-        for words in request.words[study.name] if study.name in to_run else ():
-            command = ["python", "-m", "sweeps", *words, f"store={request.store}"]
+        if study.name in to_run:
+            command = ["python", "-m", "sweeps", *request.words[study.name], f"store={request.store}"]
             rows.append((study.name, str(request.store / study.name), shlex.join(command)))
     printing.show(header, rows, lambda: "\n".join(f"{folder}\n  {command}" for _, folder, command in rows))
     say(f"dry run: {len(to_run)} of {number_of(len(request.studies), 'study')} would run")

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from results.bad_input import BadInput
-from sweeps import overrides
 from sweeps.configured_study import Config
-from sweeps.overrides import Words
 from sweeps.protocol import ARCHIVE
+from sweeps.quoting import Words, as_words, key_of
 
 _PRESETS = "shallue2018/"  # the rest of such a preset's name is the folder of its workload in the archive
 _REPLACED = ("task.space", "optimizer.space", "task.budget", "task.schedule", "task.evaluation")  # starts of keys
@@ -28,7 +27,7 @@ def check_words(words: Sequence[str]) -> None:
     if f"protocol={ARCHIVE}" not in words:
         return
     for word in words:
-        if overrides.key_of(word).startswith(_REPLACED):
+        if key_of(word).startswith(_REPLACED):
             raise BadInput(f"{word} has no effect with protocol={ARCHIVE}, which takes this from the archive")
 
 
@@ -57,5 +56,5 @@ def with_numbers(config: Config, words: Words) -> tuple[dict[str, Any], Words]:
         "evaluations": [list(pair) for pair in found.spacings],
         "notes": list(found.notes),
     }
-    kept = [word for word in words if overrides.key_of(word) not in _OWN]
-    return {**config, "protocol": numbers}, (*kept, *overrides.as_words({"protocol": numbers}))
+    kept = [word for word in words if key_of(word) not in _OWN]
+    return {**config, "protocol": numbers}, (*kept, *as_words({"protocol": numbers}))

@@ -1,110 +1,32 @@
 """Composes the configuration of every study on a command line. Each error is a single line."""
 
 import dataclasses
-import functools
 import itertools
 import re
 import shlex
-import types
-import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hydra import compose, initialize_config_module
-from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import ChoiceSweep, Override
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from results.bad_input import BadInput, check_choice, first_line, nearest
-from sweeps import archived, kind_configs, overrides
+from sweeps import archived, choices, kind_configs, overrides, schema_keys
 from sweeps.configured_study import Config
 from sweeps.kind_configs import READERS
-from sweeps.overrides import GROUPS, CommandLine, Words
+from sweeps.overrides import CommandLine
+from sweeps.quoting import GROUPS, Words, key_of
 from workloads import registry
 
 Plain = dict[str, Any]  # a configuration as plain data
 Overrides = Sequence[Override]
-_SHORT = {"lr": "learning_rate", "wd": "weight_decay"}  # usual names of metaparameters
-_SHOWN = 5  # maximum number of tasks named in a message
 _TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
 _OPEN = ("ratings", "task.model")  # sections whose keys depend on their `name`
 _ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that accept any key
-_REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
-
-
-class _Base(NamedTuple):
-    """A configuration that Hydra composed from choices in groups, with the name of the task and the preset's axes."""
-
-    config: DictConfig
-    task: str
-    axes: Config
-
-    @property
-    def kind(self) -> str:
-        kind = self.config.kind
-        check_choice("kind", kind, READERS)
-        return kind
-
-
-@dataclasses.dataclass
-class _Model:
-    """A composed point. Points that differ from it only in scalar values are derived from copies.
-
-    Attributes:
-      config: configuration of the point, on which new values are tried.
-      plain: configuration as plain data.
-      texts: overrides of the point, by key.
-      known: values by override, converted to the schema's types.
-    """
-
-    config: DictConfig
-    plain: Plain
-    texts: dict[str, str]
-    known: Plain = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, config: DictConfig, plain: Plain, point: Overrides) -> "_Model | None":
-        """Returns the model of a point, or None if an override could change several values through interpolation."""
-        texts = {o.key_or_group: str(o.input_line) for o in point if o.key_or_group not in GROUPS}
-        within = any(one.startswith(f"{other}.") for one in texts for other in texts)
-        return None if within or "${" in OmegaConf.to_yaml(config) else cls(config, plain, texts)
-
-    def values(self, point: Overrides) -> Plain | None:
-        """Returns the values in which another point differs, by key. Returns None if Hydra must compose one of them."""
-        changed = [o for o in point if self.texts.get(o.key_or_group, str(o.input_line)) != str(o.input_line)]
-        for override in changed:
-            if str(override.input_line) not in self.known and not self._learn(override):
-                return None
-        return {override.key_or_group: self.known[str(override.input_line)] for override in changed}
-
-    def with_values(self, values: Config) -> Plain:
-        """Returns the plain data of the point, with some values replaced."""
-        plain = _copied(self.plain)
-        for key, value in values.items():
-            *sections, name = key.split(".")
-            functools.reduce(dict.__getitem__, sections, plain)[name] = value
-        return plain
-
-    def _learn(self, override: Override) -> bool:
-        """Tries to replace an existing scalar. Returns False if Hydra must compose the override instead."""
-        key = override.key_or_group
-        value = override.value()
-        if _adds(override) or override.package is not None or not isinstance(value, str | int | float):
-            return False
-        if isinstance(value, str) and ("$" in value or "?" in value):
-            return False
-        before = OmegaConf.select(self.config, key)
-        if before is None or OmegaConf.is_config(before):
-            return False
-        try:
-            OmegaConf.update(self.config, key, value, merge=True)
-        except _REFUSALS:
-            return False
-        self.known[str(override.input_line)] = OmegaConf.select(self.config, key)
-        return True
+_REFUSALS = (OmegaConfBaseException, ValueError, AttributeError, AssertionError)
+_MISSING = "???"  # OmegaConf's marker
 
 
 class Point(NamedTuple):
@@ -112,6 +34,72 @@ class Point(NamedTuple):
 
     config: Plain
     words: Words
+
+
+@dataclasses.dataclass(frozen=True)
+class _Base:
+    """The configuration of some choices in groups, and values that overrides set in it.
+
+    Attributes:
+      config: configuration before overrides.
+      scratch: copy in which scalars are set, to convert them to the types of the schema.
+      plain: configuration as plain data.
+      task: name of the task.
+      axes: axes of the preset.
+      values: converted values by override.
+    """
+
+    config: DictConfig
+    scratch: DictConfig
+    plain: Plain
+    task: str
+    axes: Config
+    values: Plain = dataclasses.field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return str(self.plain["kind"])
+
+    def takes(self, override: Override) -> bool:
+        """Returns whether studies of this kind have the key of an override."""
+        return kind_configs.takes(self.kind, override.key_or_group)
+
+    def with_values(self, point: Overrides) -> Plain:
+        """Returns the configuration of a point as plain data. Raises BadInput for a wrong value."""
+        values = [override for override in point if override.key_or_group not in GROUPS]
+        keys = [override.key_or_group for override in values]
+        is_nested = any(key.startswith(f"{section}.") for key in keys for section in keys)
+        sections = {key: _section(self.plain, key) for key in keys}
+        if is_nested or None in sections.values() or any("$" in str(override.input_line) for override in values):
+            config = self.config.copy()
+            for override in values:
+                _set(config, override, self.task)
+            plain = _plain(config)
+        else:
+            plain = _copied(self.plain)
+            for override, key in zip(values, keys, strict=True):
+                section = _section(plain, key)
+                assert section is not None
+                section[key.rpartition(".")[2]] = _copied(self._value(override))
+        for key in READERS[self.kind].sections:
+            if plain[key] is None:
+                raise BadInput(f"{key}=null: a value is needed")
+        if missing := _missing(plain):
+            raise BadInput(f"Missing mandatory value: {missing}")
+        return plain
+
+    def _value(self, override: Override) -> Any:
+        """Returns the value that an override sets, as plain data of the schema's type."""
+        text, key, value = str(override.input_line), override.key_or_group, override.value()
+        if text not in self.values:
+            is_scalar = not _adds(override) and not isinstance(value, dict | list)
+            config = self.scratch if is_scalar else self.config.copy()
+            _set(config, override, self.task)
+            if not is_scalar:
+                schema_keys.check(config, kind_configs.config())
+            node = OmegaConf.select(config, key)
+            self.values[text] = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+        return self.values[text]
 
 
 def compose_all(line: CommandLine) -> list[Plain]:
@@ -122,8 +110,6 @@ def compose_all(line: CommandLine) -> list[Plain]:
 def compose_points(line: CommandLine) -> list[Point]:
     """Composes the configuration of every study on a command line.
 
-    Hydra composes each distinct choice of groups once. Values are then set on copies of the result.
-
     Returns:
       One point per study. Its configuration is plain data in the shape of ``sweeps.kind_configs.config()``, in which
       sections of other kinds are None. Its words exclude the store and the launcher's settings.
@@ -132,67 +118,177 @@ def compose_points(line: CommandLine) -> list[Point]:
       BadInput: the command line is invalid.
     """
     archived.check_words(line.overrides)
-    return [Point(*archived.with_numbers(*point)) for point in _composed(line)]
+    points = [point for part in _parts(line) for point in _points(line, part)]
+    return [Point(*archived.with_numbers(*point)) for point in points]
 
 
-def _composed(line: CommandLine) -> list[Point]:
-    """Like ``compose_points``, but keeps ``protocol=archive``."""
-    parsed = overrides.parse(line.overrides)
-    for override in parsed:
-        overrides.check(override)
-    overrides.check_once(str(override.input_line) for override in parsed)
-    if parts := _parts(line, parsed):
-        return [point for part in parts for point in _composed(part)]
-    swept = [o for o in parsed if o.is_sweep_override()]
-    fixed = [o for o in parsed if not o.is_sweep_override()]
-    _check_commas(parsed)
-    if swept and not line.multirun:
-        raise BadInput(f"{swept[0].input_line} is a sweep. Add -m to run it.")
-    ConfigStore.instance().store("schema", kind_configs.config())
-    for group, files in overrides.own_files.items():
-        for name, path in files.items():
-            whole = path.read_text().startswith("# @package _global_")
-            ConfigStore.instance().store(name, OmegaConf.load(path), group, "_global_" if whole else group)
-    with initialize_config_module("conf", version_base="1.3"):
-        given = {o.key_or_group for o in parsed}
-        choices = _choices(fixed)
-        bases = {choices: _base(choices)}
-        axes = {k: v for k, v in bases[choices].axes.items() if k not in given}
-        if not line.multirun:
-            _check_not_swept(line, axes)
-        preset = overrides.parse([f"{key}={value}" for key, value in axes.items()])
-        for override in preset:
-            overrides.check(override)
-        values = [list(overrides.values(o)) for o in (*preset, *swept)]
-        read = {text: overrides.parse([text])[0] for text in itertools.chain(*values)}
-        points = [[*fixed, *(read[text] for text in point)] for point in itertools.product(*values)]
-        return list(_points(points, parsed, bases))
-
-
-def _parts(line: CommandLine, parsed: Overrides) -> list[CommandLine]:
-    """Splits a command line into one for each preset that it combines. Empty for a single preset with its own file.
+def _parts(line: CommandLine) -> list[Overrides]:
+    """Returns the parsed overrides of a command line, once for each preset that it combines.
 
     Raises:
       BadInput: -m is missing although there are several presets or a preset is a sweep.
     """
-    named = [override for override in parsed if override.key_or_group == "experiment"]
-    if not named:
-        return []
-    names = [value.split("=", 1)[1] for value in overrides.values(named[-1])]
-    united = list(dict.fromkeys(each for name in names for each in overrides.united(name)))
-    others = tuple(text for text, override in zip(line.overrides, parsed, strict=True) if override not in named)
-    given = {override.key_or_group for override in parsed} - {"experiment"}
-    words = {each: overrides.words_of(each) for each in united}
-    if "protocol" in given:
-        words = {each: (*own, *archived.workload_words(each)) for each, own in words.items()}
-    parts = [tuple(word for word in words[each] if overrides.key_of(word) not in given) for each in united]
-    if len(names) == 1 and parts == [(f"+experiment={names[0]}",)]:
-        return []
-    if len(parts) > 1 and not line.multirun:
-        raise BadInput(f"{named[-1].input_line} combines {len(united)} presets. Add -m to run them all.")
+    parsed = overrides.parse(line.overrides)
+    overrides.check_once(line.overrides)
+    experiments = [override for override in parsed if override.key_or_group == "experiment"]
+    if not experiments:
+        return [parsed]
+    others = [override for override in parsed if override not in experiments]
+    given = {override.key_or_group for override in others}
+    names = [text.split("=", 1)[1] for text in overrides.values(experiments[0])]
+    united = list(dict.fromkeys(member for name in names for member in choices.united(name)))
+    if len(united) > 1 and not line.multirun:
+        raise BadInput(f"{experiments[0].input_line} combines {len(united)} presets. Add -m to run them all.")
+    parts: list[Overrides] = []
+    for name in united:
+        words = choices.presets()[name].words
+        if "protocol" in given:
+            words += archived.workload_words(name)
+        preset = overrides.parse([word for word in words if key_of(word) not in given])
+        if not line.multirun:
+            _check_not_swept(line, [override.key_or_group for override in preset if override.is_sweep_override()])
+        parts.append([*preset, *others])
+    return parts
+
+
+def _points(line: CommandLine, parsed: Overrides) -> list[Point]:
+    """Returns the points of a part of a command line."""
+    swept = [override for override in parsed if override.is_sweep_override()]
+    fixed = [override for override in parsed if not override.is_sweep_override()]
+    _check_commas(parsed)
+    if swept and not line.multirun:
+        raise BadInput(f"{swept[0].input_line} is a sweep. Add -m to run it.")
+    base = _base(_choices(fixed))
+    given = {override.key_or_group for override in parsed}
+    axes = {key: value for key, value in base.axes.items() if key not in given}
     if not line.multirun:
-        _check_not_swept(line, [o.key_or_group for o in overrides.parse(parts[0]) if o.is_sweep_override()])
-    return [line._replace(overrides=(*words, *others)) for words in parts]
+        _check_not_swept(line, axes)
+    preset = overrides.parse([f"{key}={value}" for key, value in axes.items()])
+    texts = [list(overrides.values(override)) for override in (*preset, *swept)]
+    singles = {text: overrides.parse([text])[0] for text in itertools.chain(*texts)}
+    points = [[*fixed, *(singles[text] for text in point)] for point in itertools.product(*texts)]
+    bases = {chosen: _base(chosen) for chosen in dict.fromkeys(map(_choices, points))}
+    for override in parsed:
+        if not any(base.takes(override) for base in bases.values()):
+            first = next(iter(bases.values()))
+            raise schema_keys.misplaced(override.key_or_group, first.task, first.kind, first.config)
+    composed = []
+    for point in points:
+        base = bases[_choices(point)]
+        taken = [override for override in point if base.takes(override)]
+        composed.append(Point(base.with_values(taken), _words(taken)))
+    return composed
+
+
+def _choices(point: Overrides) -> tuple[tuple[str, str], ...]:
+    """Returns the choices in groups of a point, as pairs of a group and a name."""
+    return tuple((o.key_or_group, str(o.value())) for o in point if o.key_or_group in GROUPS)
+
+
+def _base(chosen: Iterable[tuple[str, str]]) -> _Base:
+    """Merges the files of choices in groups: first those of the defaults, then config.yaml, then the preset."""
+    body = choices.content("", "config")[0]
+    preset: Any = OmegaConf.create()
+    if "experiment" in dict(chosen):
+        preset = choices.content("experiment", dict(chosen)["experiment"])[0]
+    axes = preset.pop("hydra", {}).get("sweeper", {}).get("params", {})
+    defaults = [*body.pop("defaults"), *preset.pop("defaults", ())]
+    pairs = [pair for default in defaults if isinstance(default, Mapping) for pair in default.items()]
+    names = {group.removeprefix("override /"): name for group, name in (*pairs, *chosen) if group != "experiment"}
+    files = []
+    for group, name in names.items():
+        content, is_whole = choices.content(group, name)
+        files.append(content if is_whole else {group: content})
+    try:
+        config = OmegaConf.merge(OmegaConf.structured(kind_configs.config()), *files, body, preset)
+    except _REFUSALS as error:
+        raise _reworded(error, " ".join(f"{group}={name}" for group, name in chosen)) from None
+    assert isinstance(config, DictConfig)
+    check_choice("kind", config.kind, READERS)
+    for key in (key for reader in READERS.values() for key in reader.sections):
+        if key not in READERS[config.kind].sections:
+            config[key] = None
+    OmegaConf.set_struct(config, True)
+    return _Base(config, config.copy(), _plain(config), names["task"], axes)
+
+
+def _plain(config: DictConfig) -> Plain:
+    """Converts a configuration to plain data. Raises BadInput for a key that is not in the schema."""
+    schema_keys.check(config, kind_configs.config())
+    try:
+        plain = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise BadInput(first_line(error)) from None
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _set(config: DictConfig, override: Override, task: str) -> None:
+    """Sets the value of an override in a configuration, like Hydra. Raises BadInput for a wrong key or value."""
+    key, value, text = override.key_or_group, override.value(), str(override.input_line)
+    adds = _adds(override) or bool(_ANY_KEY.match(key))
+    try:
+        _check_key(config, key, task, adds=adds)
+        is_new = not override.is_add() or isinstance(value, dict | list) or OmegaConf.select(config, key) is None
+        if not is_new:
+            raise BadInput(f"{text}: {key} has a value already. Leave out the plus sign.")
+        OmegaConf.update(config, key, value, merge=True, force_add=adds)
+    except (ConfigAttributeError, ConfigKeyError) as error:
+        raise _reworded(error, text) if key in schema_keys.dotted() else schema_keys.unknown(key) from None
+    except BadInput:
+        raise
+    except _REFUSALS as error:
+        raise _reworded(error, text) from None
+
+
+def _check_key(config: DictConfig, key: str, task: str, *, adds: bool) -> None:
+    """Raises BadInput for a key that does not exist, or in a section that is null or an empty list."""
+    parts = key.split(".")
+    for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
+        if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
+            raise BadInput(f"{key} does not apply to task={task}. Use task={parent}.")
+        if parent == "task.targets" and not OmegaConf.select(config, parent):
+            raise BadInput(f"{key}: the list of targets is empty. Give a whole list, such as {_TARGETS}.")
+    section, _, name = key.rpartition(".")
+    options = (OmegaConf.select(config, section) or {}) if section in _OPEN and not adds else None
+    if options is not None and name not in options:
+        raise schema_keys.unknown(key, nearest(key, [f"{section}.{option}" for option in options if option != "name"]))
+    if section in ("", "task", "optimizer") and key not in schema_keys.dotted():
+        is_section = OmegaConf.is_dict(OmegaConf.select(config, key, throw_on_missing=False))
+        if not is_section and (hint := schema_keys.searched(key, config)):
+            raise schema_keys.unknown(key, hint)
+
+
+def _adds(override: Override) -> bool:
+    return override.is_add() or override.is_force_add()
+
+
+def _section(plain: Plain, key: str) -> Plain | None:
+    """Returns the section of a dotted key in plain data, or None if there is no such section."""
+    section: Any = plain
+    for name in key.split(".")[:-1]:
+        section = section.get(name) if isinstance(section, dict) else None
+    return section if isinstance(section, dict) else None
+
+
+def _missing(plain: Any, prefix: str = "") -> str:
+    """Returns the first key of plain data that has no value, or an empty string."""
+    if plain == _MISSING:
+        return prefix
+    items = plain.items() if isinstance(plain, dict) else ()
+    return next(filter(None, (_missing(value, f"{prefix}.{key}".lstrip(".")) for key, value in items)), "")
+
+
+def _copied(plain: Any) -> Any:
+    """Copies plain data. This is faster than ``copy.deepcopy``."""
+    if isinstance(plain, dict):
+        return {key: _copied(value) for key, value in plain.items()}
+    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
+
+
+def _words(point: Overrides) -> Words:
+    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
+    return (*words, "-m") if any(o.key_or_group == "experiment" for o in point) else words
 
 
 def _check_commas(parsed: Overrides) -> None:
@@ -207,229 +303,31 @@ def _check_commas(parsed: Overrides) -> None:
 
 
 def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
-    """Raises BadInput if -m is missing although a preset has axes."""
+    """Raises BadInput for the axes of a preset without -m."""
     if swept := ", ".join(axes):
         store = () if line.store is None else (f"store={line.store}",)
         command = shlex.join((*line.overrides, *store))
         raise BadInput(f"this preset is a sweep over {swept}. Run `python -m sweeps {command} -m`.")
 
 
-def _points(points: Sequence[Overrides], parsed: Overrides, bases: dict[Words, _Base]) -> Iterator[Point]:
-    """Yields each point with its configuration. Missing choices are added to ``bases``.
-
-    Raises:
-      BadInput: an override on the command line does not apply to any point.
-    """
-    at = []
-    for point in points:
-        choices = _choices(point)
-        if choices not in bases:
-            bases[choices] = _base(choices)
-        at.append(bases[choices])
-    for override in parsed:
-        if not any(kind_configs.takes(base.kind, override.key_or_group) for base in bases.values()):
-            raise BadInput(_misplaced(override.key_or_group, at[0]))
-    models: dict[tuple[Words, ...], _Model | None] = {}
-    for point, base in zip(points, at, strict=True):
-        own = [o for o in point if kind_configs.takes(base.kind, o.key_or_group)]
-        like = _choices(point), tuple(o.key_or_group for o in own)
-        model = models.get(like)
-        values = model.values(own) if model else None
-        if model and values is not None:
-            yield Point(model.with_values(values), _words(own))
-        else:
-            config = _with(base, own)
-            plain = _plain(config, base.kind)
-            models.setdefault(like, _Model.of(config, plain, own))
-            yield Point(_copied(plain), _words(own))
-
-
-def _words(point: Iterable[Override]) -> Words:
-    words = tuple(str(o.input_line) for o in point if not re.match(r"launcher\b|limits\.sweep\b", o.key_or_group))
-    return (*words, "-m") if any(o.key_or_group == "experiment" for o in point) else words
-
-
-def _copied(plain: Any) -> Any:
-    """Copies plain data. This is faster than ``copy.deepcopy``."""
-    if isinstance(plain, dict):
-        return {key: _copied(value) for key, value in plain.items()}
-    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
-
-
-def _choices(point: Iterable[Override]) -> Words:
-    return tuple(str(o.input_line) for o in point if o.key_or_group in GROUPS)
-
-
-def _base(choices: Sequence[str]) -> _Base:
-    config = _compose(choices, with_hydra=True)
-    task = config.hydra.runtime.choices.task
-    axes = dict(config.hydra.sweeper.params or {})
-    with open_dict(config):
-        del config["hydra"]
-    return _Base(config, task, axes)
-
-
-def _misplaced(key: str, base: _Base) -> str:
-    for kind, reader in READERS.items():
-        if kind_configs.takes(kind, key):
-            tasks = [f"task={name}" for name in overrides.tasks(kind)]
-            examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
-            other = f"task={base.task}, a {READERS[base.kind].noun}"
-            return f"{key} does not apply to {other}. It is for a {reader.noun}: {examples}"
-    return f"unknown key {key!r}; {_searched(key, base.config) or nearest(key, _keys())}"
-
-
-def _adds(override: Override) -> bool:
-    return override.is_add() or override.is_force_add()
-
-
-def _searched(key: str, config: DictConfig) -> str:
-    """Returns the end of an error message if the key is a metaparameter that is searched, otherwise an empty string."""
-    name = key.rpartition(".")[2]
-    name = _SHORT.get(name, name)
-    for section in ("task.space", "optimizer.space"):
-        ranges = OmegaConf.select(config, section) or {}
-        if name in ranges:
-            ends = [f"{section}.{name}.{end}" for end in ("low", "high") if end in ranges[name]]
-            return f"{name} is searched; its range is {' and '.join(ends or [f'{section}.{name}.values'])}"
-    return ""
-
-
-def _with(base: _Base, point: Overrides) -> DictConfig:
-    """Returns a base with the values of a point, as Hydra would compose it. Raises the same errors as Hydra."""
-    config = base.config.copy()
-    try:
-        for override in point:
-            if override.key_or_group in GROUPS:
-                continue
-            key = override.key_or_group
-            value = override.value()
-            adds = _adds(override) or bool(_ANY_KEY.match(key))
-            _check_within(config, key, base.task)
-            section, _, name = key.rpartition(".")
-            options = (OmegaConf.select(config, section) or {}) if section in _OPEN and not adds else None
-            if options is not None and name not in options:
-                known = [f"{section}.{each}" for each in options if each != "name"]
-                raise BadInput(f"unknown key {key!r}; {nearest(key, known)}")
-            if (
-                override.package is None
-                and not OmegaConf.is_dict(OmegaConf.select(config, key, throw_on_missing=False))
-                and section in ("", "task", "optimizer")
-                and key not in _keys()
-                and (hint := _searched(key, config))
-            ):
-                raise BadInput(f"unknown key {key!r}; {hint}")
-            is_new = not override.is_add() or isinstance(value, dict | list) or OmegaConf.select(config, key) is None
-            if override.package is not None or not is_new:
-                return _compose([str(o.input_line) for o in point])
-            OmegaConf.update(config, key, value, merge=True, force_add=adds)
-    except BadInput:
-        raise
-    except _REFUSALS:
-        return _compose([str(o.input_line) for o in point])
-    return config
-
-
-def _check_within(config: DictConfig, key: str, task: str) -> None:
-    """Raises BadInput for a key in a section that is null, because it belongs to another task or holds the targets."""
-    parts = key.split(".")
-    for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
-        if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
-            raise BadInput(f"{key} does not apply to task={task}. Use task={parent}.")
-        if parent == "task.targets" and not OmegaConf.select(config, parent):
-            raise BadInput(f"{key}: the list of targets is empty. Give a whole list, such as {_TARGETS}.")
-
-
-def _compose(lines: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
-    try:
-        return compose("config", list(lines), return_hydra_config=with_hydra)
-    except _REFUSALS as error:
-        raise BadInput(_reword(error, lines)) from None
-
-
-def _reword(error: Exception, lines: Sequence[str]) -> str:
-    """Shortens Hydra's error to one line that includes the invalid word."""
-    text = f"{error}\n{error.__cause__ or ''}"
-    unknown = re.search(r"Could not override '([^']+)'", text)
-    if unknown and unknown[1] not in _keys():
-        return f"unknown key {unknown[1]!r}; {nearest(unknown[1], _keys())}"
-    field = re.search(r"Key '([^']+)' not in '(\w+)'", text)
-    if field:
-        return f"unknown key {field[1]!r}; {nearest(field[1], _fields(_shapes()[field[2]]))}"
-    added = re.search(r"Key '([^']+)' is not in struct", text)
-    if added:
-        whole = re.search(r"full_key: (\S+)", text)
-        key = whole[1] if whole else f"task.space.{added[1]}"
-        return f"{added[1]!r} does not exist yet. Add it with a plus sign: +{key}=…"
-    merging = re.search(r"Error merging override (\S+)", text)
-    where = merging[1] if merging else " ".join(lines)
-    kind = re.search(r"Value (.*) of type .* could not be converted to (\w+)", text)
-    if kind:
-        return f"{where}: {kind[1]} is not {_TYPES.get(kind[2], kind[2])}"
+def _reworded(error: Exception, where: str) -> BadInput:
+    """Returns an error of OmegaConf as one line that includes the invalid word."""
+    text = str(error)
+    if field := re.search(r"Key '([^']+)' not in '(\w+)'", text):
+        shape = schema_keys.shapes(kind_configs.config())[field[2]]
+        return BadInput(f"unknown key {field[1]!r}; {nearest(field[1], schema_keys.fields(shape))}")
+    if added := re.search(r"Key '([^']+)' is not in struct\s+full_key: (\S+)", text):
+        return BadInput(f"{added[1]!r} does not exist yet. Add it with a plus sign: +{added[2]}=…")
+    if kind := re.search(r"Value (.*) of type .* could not be converted to (\w+)", text):
+        return BadInput(f"{where}: {kind[1]} is not {_TYPES.get(kind[2], kind[2])}")
     if where.startswith("task.targets=") and ("is not a ListConfig" in text or "TargetConfig" in text):
-        return f"{where}: targets must be a list of metrics and values, such as {_TARGETS}"
+        return BadInput(f"{where}: targets must be a list of metrics and values, such as {_TARGETS}")
     if re.search(r"Invalid type assigned|Cannot assign \w+ to Dict", text):
         section = where.partition("=")[0]
-        keys = [key for key in _keys() if key.startswith(f"{section}.")]
-        return f"{where}: set one of the keys of {section}{': ' if keys else ''}{', '.join(keys)}"
+        keys = [key for key in schema_keys.dotted() if key.startswith(f"{section}.")]
+        return BadInput(f"{where}: set one of the keys of {section}{': ' if keys else ''}{', '.join(keys)}")
     if "is not a ListConfig" in text:
-        return f"{where}: a list is needed"
+        return BadInput(f"{where}: a list is needed")
     if "is not Optional" in text:
-        return f"{where}: a value is needed"
-    return f"{where}: {first_line(error.__cause__ or error)}"
-
-
-def _plain(config: DictConfig, kind: str) -> Plain:
-    """Converts a configuration to plain data, without the sections of other kinds."""
-    own = READERS[kind].sections
-    for key in (key for reader in READERS.values() for key in reader.sections if key not in own):
-        config[key] = None
-    _check_keys(config, kind_configs.config(), "")
-    for key in own:
-        if config[key] is None:
-            raise BadInput(f"{key}=null: a value is needed")
-    try:
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise BadInput(first_line(error)) from None
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def _check_keys(config: DictConfig, shape: Any, prefix: str) -> None:
-    """Raises BadInput for a key that is not in the schema. Hydra itself would accept any key with a plus sign."""
-    fields = _fields(shape)
-    for key in map(str, config):
-        if key not in fields:
-            raise BadInput(f"unknown key {f'{prefix}{key}'!r}; {nearest(f'{prefix}{key}', _keys())}")
-        if dataclasses.is_dataclass(fields[key]) and config[key] is not None:
-            _check_keys(config[key], fields[key], f"{prefix}{key}.")
-
-
-def _keys(shape: Any = None, prefix: str = "") -> list[str]:
-    """Returns all dotted keys that an override may set, including `experiment`."""
-    keys = ["experiment"] if not prefix else []
-    for key, kind in _fields(shape or kind_configs.config()).items():
-        if not prefix and key in ("kind", "tasks"):  # only a task's file sets kind, and tasks is read before
-            continue
-        keys += _keys(kind, f"{prefix}{key}.") if dataclasses.is_dataclass(kind) else [f"{prefix}{key}"]
-        keys += [key] if key in GROUPS else []
-    return keys
-
-
-def _shapes(shape: Any = None) -> Plain:
-    """Returns all dataclasses nested in a shape (itself a dataclass), by name."""
-    own = shape or kind_configs.config()
-    kinds_of_fields = [each for kind in _fields(own).values() for each in (kind, *typing.get_args(kind))]
-    nested = [kind for kind in kinds_of_fields if dataclasses.is_dataclass(kind)]
-    return {own.__name__: own} | {name: kind for each in nested for name, kind in _shapes(each).items()}
-
-
-def _fields(shape: Any) -> Plain:
-    """Returns the types of a shape's fields, without ``| None``."""
-    fields = typing.get_type_hints(shape)
-    for name, kind in fields.items():
-        parts = [part for part in typing.get_args(kind) if part is not type(None)]
-        if isinstance(kind, types.UnionType) and len(parts) == 1:
-            fields[name] = parts[0]
-    return fields
+        return BadInput(f"{where}: a value is needed")
+    return BadInput(f"{where}: {first_line(error)}")

@@ -8,7 +8,8 @@ from pathlib import Path
 import conf
 from results import cli, printing
 from results.printing import answer_help
-from sweeps import overrides
+from sweeps import choices, overrides
+from sweeps.quoting import GROUPS
 
 _CONF = Path(conf.__path__[0])
 EXAMPLES = (
@@ -68,9 +69,9 @@ def _help(about: str, examples: Sequence[str]) -> str:
 def _choices(*, shorten: bool) -> list[str]:
     """Returns a line for each task, optimizer, launcher and preset, or one for each family of them."""
     lines = []
-    for group in overrides.GROUPS:
+    for group in GROUPS:
         listed: dict[str, list[str]] = {}
-        for name in overrides.options(group):
+        for name in choices.options(group):
             family, slash, member = name.partition("/")
             if not (shorten and slash):
                 listed[name] = [_about(group, name)]
@@ -107,7 +108,7 @@ def _defaults() -> list[str]:
 
 def _about(group: str, name: str) -> str:
     """Returns the first comment line of a choice: that of its file or, for a preset in a table, of its entry."""
-    place = overrides.place_in_table(name) if group == "experiment" else None
+    place = choices.presets()[name].table if group == "experiment" else None
     if place is None:
         heads = (line for line in _lines(group, name) if line.startswith("#") and not line.startswith("# @"))
         return next(heads, "")[2:]
@@ -118,4 +119,4 @@ def _about(group: str, name: str) -> str:
 
 
 def _lines(group: str, name: str) -> list[str]:
-    return overrides.file_of(group, name).read_text().strip().splitlines()
+    return choices.file_of(group, name).read_text().strip().splitlines()

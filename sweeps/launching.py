@@ -4,7 +4,7 @@ import dataclasses
 
 from harness.run import Settings
 from results.bad_input import BadInput, check_choice
-from sweeps import overrides
+from sweeps import choices
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import hosts, local, on_ray, slurm
 from sweeps.launchers.launcher import Launcher
@@ -34,10 +34,10 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """
     name = asked["name"]
     check_choice("launcher.name", name, tuple(LAUNCHERS))
-    own = overrides.launcher_keys(name)
+    own = choices.launcher_keys(name)
     for field in dataclasses.fields(LauncherConfig):
         default = field.default_factory() if callable(field.default_factory) else field.default
         if field.name not in own and asked[field.name] != default:
-            others = [f"launcher={each}" for each in LAUNCHERS if field.name in overrides.launcher_keys(each)]
+            others = [f"launcher={each}" for each in LAUNCHERS if field.name in choices.launcher_keys(each)]
             raise BadInput(f"launcher.{field.name} is for {' and '.join(others)}, not for launcher={name}")
     LAUNCHERS[name].check(asked, studies, settings)

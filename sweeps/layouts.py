@@ -13,7 +13,7 @@ from results.costs.hardware import HARDWARE, described, hardware_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, PRECISIONS, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
-from sweeps import networks, overrides
+from sweeps import choices, networks
 from sweeps.configured_study import Config, ConfiguredStudy
 from workloads import packages, registry
 from workloads.layouts import shapes
@@ -112,7 +112,7 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
     from harness.step import shardings
 
     step = config["step"]
-    task = overrides.task(step["task"])
+    task = choices.task(step["task"])
     if step["shape"]:
         raise BadInput(f"step.shape changes a Transformer of step.model. Leave it out with step.task={step['task']}.")
     name, optimizer = task["dataset"], step["optimizer"]

@@ -141,10 +141,10 @@ def _named(values: Fields) -> Fields:
 
 
 def _read(values: Fields, *, multirun: bool) -> list[Study]:
-    from sweeps import composition, overrides, planning
+    from sweeps import composition, overrides, planning, quoting
     from sweeps.kind_configs import READERS
 
-    texts = overrides.read_own(overrides.as_words(_with_optimizer(_named(values))))
+    texts = overrides.read_own(quoting.as_words(_with_optimizer(_named(values))))
     keys = [re.split(r"[.=]", text.lstrip("+"))[0] for text in texts]
     configs = composition.compose_all(overrides.CommandLine(texts, multirun))
     studies = [READERS[config["kind"]].read(config) for config in configs]

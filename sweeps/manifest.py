@@ -177,13 +177,10 @@ def _texts(request: "Request", store: str, machines: Machines, options: Options)
     texts = {}
     seconds = request.settings.time_limit_seconds
     for study in request.studies:
-        commands = request.words[study.name]
-        if len(commands) > 1:
-            raise BadInput(f"{study.name} is requested {len(commands)} times, with different trials. Request it once.")
         used = devices_asked({}, study, request.settings)
         if machines.hosts == 1 and used < machines.devices:
             printing.say(f"note: {study.name} uses {used} of {machines.devices} devices. Set shards= to use more.")
-        made = jobset.jobset(study.name, commands[0], store, machines, options, seconds)
+        made = jobset.jobset(study.name, request.words[study.name], store, machines, options, seconds)
         name = made["metadata"]["name"]
         if name in texts:
             raise BadInput(f"two studies have the name {name}. Write their manifests with different name=…")

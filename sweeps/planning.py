@@ -25,7 +25,7 @@ from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studie
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, check_least, failed_too_often
 from sweeps.limits import Bounds, Limits
-from sweeps.overrides import Words
+from sweeps.quoting import Words, as_words, key_of
 from sweeps.run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # maximum number of studies named in a line
@@ -55,8 +55,7 @@ class Request:
       mixed_backends: whether a study may be resumed on a different backend from the one it was measured on.
       ask_above_device_hours: predicted device-hours above which the sweep does not start, or None for no limit.
       limits: limits of the sweep and of each study.
-      words: command lines that request only a single study, by study name, without store and launcher. A study that is
-        requested in several ways has several command lines.
+      words: the command line that requests only a single study, by study name, without store and launcher.
     """
 
     studies: tuple[Plan, ...]
@@ -67,7 +66,7 @@ class Request:
     mixed_backends: bool = False
     ask_above_device_hours: float | None = None
     limits: tuple[Bounds, Bounds] = (limits.NONE, limits.NONE)
-    words: Mapping[str, tuple[Words, ...]] = dataclasses.field(default_factory=dict)
+    words: Mapping[str, Words] = dataclasses.field(default_factory=dict)
 
 
 def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written: bool = True) -> Request:
@@ -111,18 +110,20 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     )
 
 
-def _words(
-    studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]
-) -> dict[str, tuple[Words, ...]]:
-    """Returns the words that request each study. Words that request all of its trials are preferred."""
+def _words(studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: Sequence[Words]) -> dict[str, Words]:
+    """Returns the words that request each study with all of its trials."""
     by_plan: dict[str, dict[Any, Words]] = {}  # by plan and request
-    for (study, _), own in zip(configured, words, strict=True):
-        by_plan.setdefault(study.plan_json, {})[study.request] = own
-    found = {}
+    for (study, _), line in zip(configured, words, strict=True):
+        by_plan.setdefault(study.plan_json, {})[study.request] = line
+    lines = {}
     for study in studies:
         asked = by_plan[study.plan_json]
-        found[study.name] = (asked[study.request],) if study.request in asked else tuple(asked.values())
-    return found
+        if study.request not in asked:  # requested in several ways
+            fields = study.request_fields(study.request)
+            others = (word for word in next(iter(asked.values())) if key_of(word) not in fields)
+            asked[study.request] = (*others, *as_words(fields))
+        lines[study.name] = asked[study.request]
+    return lines
 
 
 def assemble(

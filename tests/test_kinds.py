@@ -58,7 +58,7 @@ kind_views.PRESENTATIONS["toy"] = kind_views.Presentation(
     load="toy.load",
     source="toy",
     columns=toy.COLUMNS,
-    figures={"toy_plays": kind_views.Figure("toy", "toy.drawn", "plays of toys against width")},
+    figures={"toy_plays": kind_views.Figure("toy.drawn", "plays of toys against width")},
     section=kind_views.Section("toys", "Toys", "toy"),
     command=kind_views.Command("toys", "how toys fare", "Toys, a row per study.\\n\\n", "toy"),
 )

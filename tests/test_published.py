@@ -16,7 +16,7 @@ import pytest
 
 from analysis import measured_layouts
 from analysis.cores import factorizations
-from analysis.fitting import curve_fits, extents, fits, selection_bias
+from analysis.fitting import curve_fits, extents, fits
 from analysis.fitting.curve_fits import CurveFits
 from results import store
 from results.checks import verify
@@ -269,7 +269,7 @@ def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fit
     for one in of_search:
         _, by_count = curve_fits.rows_by_k([one], [8, 16, 32])
         points_fits = [one.selected, one.confirmed, *by_count, of_many.get(one.curve.optimizer)]
-        cells = [fits.critical_in_words(each) if each else "" for each in points_fits]
+        cells = [each.critical_in_words if each else "" for each in points_fits]
         assert f"| {' | '.join([one.curve.optimizer, *cells])} |" in page
     assert len(of_search) == 9
     assert [each.points.trials for each in of_many.values()] == [1024]
@@ -290,7 +290,7 @@ def test_the_table_of_optimizers_says_how_far_doubling_pays_off(fitted: list[Cur
     assert len(of_search) == 9
     for one in of_search:
         assert one.confirmed
-        pairs = zip(fits.extents_in_words(one.selected), fits.extents_in_words(one.confirmed), strict=True)
+        pairs = zip(one.selected.extents_in_words, one.confirmed.extents_in_words, strict=True)
         assert f"| {' | '.join([one.curve.optimizer, *(cell for pair in pairs for cell in pair)])} |" in page
     (adam,) = (one for one in of_search if one.curve.optimizer == "adam")
     never = [str(each.batch_size) for each in adam.confirmations if not each.reached]
@@ -306,7 +306,7 @@ def test_the_first_table_of_optimizers_has_a_target_that_reruns_reach() -> None:
     own = [one for one in found if _is_plain(one.curve.workload.commits[0].study)]
     for one in own:
         assert one.curve.target == Target("validation_loss", 0.21)
-        row = f"| {' | '.join([one.curve.optimizer, *fits.extents_in_words(one.selected)])} |"
+        row = f"| {' | '.join([one.curve.optimizer, *one.selected.extents_in_words])} |"
         assert 0 < page.find(row) < page.index("The second table")
     assert sorted({one.curve.optimizer for one in own}) == sorted(set(OPTIMIZERS) - {"lars"})
 
@@ -328,7 +328,7 @@ def test_shifts_and_doubts_of_answers_for_any_shape_are_told(fitted: list[CurveF
         f"up to*, {sum(each > 0 for each in efficient)} of {len(efficient)} are larger, with a median of "
         f"{np.median(efficient):+.2f} octaves."
     ) in page
-    doubts = [fits.extent_doubts(one.selected) for one in fitted if one.selected.extents]
+    doubts = [one.selected.search_doubts for one in fitted if one.selected.extents]
     count = {name: sum(name in each for each in doubts) for name in fits.OF_SEARCH}
     assert (
         f"{len(doubts)} curves have these answers. {sum(map(bool, doubts))} are in doubt: {count['space']} because of "
@@ -339,26 +339,28 @@ def test_shifts_and_doubts_of_answers_for_any_shape_are_told(fitted: list[CurveF
 
 @pytest.mark.slow
 def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[CurveFits]) -> None:
-    table = selection_bias.ratios(fitted)
-    said = selection_bias.summary(table).loc[selection_bias.ALL]
+    confirmed = [study for curve in fitted for study in curve.confirmations]
+    table = pd.DataFrame([(study.ratio, study.batch_size <= 16) for study in confirmed], columns=["ratio", "small"])
+    finite = table[np.isfinite(table["ratio"])]
+    median, small, large, median_all, small_all, large_all = (
+        rows["ratio"].median()  # infinite if half of the studies never reached
+        for measured in (finite, table)
+        for rows in (measured, measured[measured["small"]], measured[~measured["small"]])
+    )
     moved = curve_fits.moves(fitted).dropna(subset="octaves")
-    small = table["batch_size"] <= selection_bias.SMALL
-    whole = [own["ratio"].median() for own in (table, table[small], table[~small])]  # infinite where never reached
     page = text("docs/optimizers.md")
-    reached = said["studies"] - said["never"]
-    never, small_median, large_median = (said[name] for name in ("never", "small", "large"))
     assert (
-        f"took {said['ratio']:.2f} times as many steps as the selected ones. This is the median over the {reached:.0f} "
-        f"of {said['studies']:.0f} studies whose repeats reached the target. It is {small_median:.2f} up to batch size "
-        f"16 and {large_median:.2f} above. In the other {never:.0f} studies, at least half of the repeats never "
-        "reached the target. If they count as infinite, the median is "
-        f"{whole[0]:.2f} ({whole[1]:.2f} and {whole[2]:.2f})."
+        f"took {median:.2f} times as many steps as the selected ones. This is the median over the {len(finite)} "
+        f"of {len(table)} studies whose repeats reached the target. It is {small:.2f} up to batch size "
+        f"16 and {large:.2f} above. In the other {len(table) - len(finite)} studies, at least half of the repeats "
+        "never reached the target. If they count as infinite, the median is "
+        f"{median_all:.2f} ({small_all:.2f} and {large_all:.2f})."
     ) in page
     assert (
         f"{len(moved)} critical batch sizes are identified both ways. {(moved['octaves'] > 0).sum()} of them are "
         f"larger once confirmed. The median shift of all {len(moved)} is {moved['octaves'].median():+.2f} octaves."
     ) in page
-    assert f"they needed {said['ratio']:.2f}× the steps (median of {reached:.0f} studies)" in text("README.md")
+    assert f"they needed {median:.2f}× the steps (median of {len(finite)} studies)" in text("README.md")
 
 
 @pytest.mark.slow

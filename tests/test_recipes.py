@@ -13,14 +13,16 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 CODE = ("analysis", "conf", "harness", "results", "sweeps", "workloads")
 REGISTRY = "workloads/registry.py"
-RESIDUAL = "from workloads.models.residual import residual"
+ROWS = "workloads/datasets/rows.py"
+OPTIONS = "from workloads.models import image_options, text_options\n"
+RESIDUAL = OPTIONS.replace("image_options,", "image_options, residual_options,")
 STEPS = "_STEPS: dict[int, Callable[[str, pa.Table], pa.Table]] = {4: _from_4}\n"
 RUN = "        return mlperf_rcp.run(options.path, options.store, report=report)\n"
 HERE = "    # here\n"
 PLAN = "from results.plans.plan import HasKind, Plan\n"
 # Blocks of a page that are no new file, in their order: which file they go into, and behind what.
 INSERTED = {
-    "data-set": [(REGISTRY, "DATASETS: dict[str, Dataset] = {\n")],
+    "data-set": [(ROWS, "DATASETS: dict[str, Dataset] = {\n")],
     "model": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
     "axes": [(REGISTRY, "MODELS: dict[str, Callable[..., Model]] = {\n")],
     "optimizer": [
@@ -28,7 +30,7 @@ INSERTED = {
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
     ],
     "sweep": [],
-    "figure": [("analysis/figures/registry.py", "FIGURES: dict[str, Figure] = {\n")],
+    "figure": [("analysis/kind_views.py", "    figures={\n")],
     "column": [
         ("results/plans/columns.csv", "studies,physical_cores,int32,physical cores that it could use\n"),
         ("results/plans/schema.py", "from results.plans.study import METRICS\n"),
@@ -47,11 +49,11 @@ INSERTED = {
 # What the text of a page asks for beside its blocks: of a file, what becomes what.
 REPLACED = {
     "data-set": [
-        (REGISTRY, "datasets import (\n", "datasets import (\n    spirals,\n"),
-        (REGISTRY, "    shapes_of,\n", "    content,\n    shapes_of,\n"),
+        (ROWS, "noise, streamed_records,", "noise, spirals, streamed_records,"),
+        (ROWS, "import Dataset, Names\n", "import Dataset, Names, content\n"),
     ],
-    "model": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
-    "axes": [(REGISTRY, "from workloads.models.lstm ", f"{RESIDUAL}\nfrom workloads.models.lstm ")],
+    "model": [(REGISTRY, OPTIONS, RESIDUAL)],
+    "axes": [(REGISTRY, OPTIONS, RESIDUAL)],
     "column": [
         ("results/plans/schema.py", "SCHEMA_VERSION = 5\n", ""),
         ("results/storage/migrations.py", STEPS, HERE),

@@ -8,7 +8,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 from workloads.workload import DATA, STACKED, Array, Names, Params
 
+T = TypeVar("T")
 LAYERS = "layers"  # axis of stacked layers
 GATHERED = "gathered"  # name of parameters that are gathered again in the backward pass
 ATTENTION = "attention"  # name of the output of attention, for ``kept``
@@ -38,6 +39,7 @@ class Sharding(NamedTuple):
       specs: pytree of ``PartitionSpec`` over mesh axes, with the structure of the parameters. Parameters sharded over
         DATA are gathered before use.
       precision: dtype that these parameters are rounded to before they are gathered.
+      gathers: whether the step is mapped over DATA. Otherwise, the partitioner splits the batch and parameters.
       rematerialized: whether stacked layers are computed again in the backward pass.
       kept: names of the tensors in these layers that are stored instead. See ``kept``.
     """
@@ -45,6 +47,7 @@ class Sharding(NamedTuple):
     layout: Mapping[str, str]
     specs: Params
     precision: str
+    gathers: bool = True
     rematerialized: bool = False
     kept: Names = ()
 
@@ -96,10 +99,11 @@ def are_divided() -> bool:
     return _SEEN.get() is not None or (sharding is not None and bool(sharding.layout))
 
 
-def batch_is_divided() -> bool:
-    """Returns whether the partitioner splits the batch of the program being traced."""
+def batch_parts() -> int:
+    """Returns the number of parts into which the partitioner splits the batch of the program being traced."""
     sharding = _SHARDING.get()
-    return sharding is not None and bool(sharding.layout.get("batch"))
+    axis = sharding and sharding.layout.get("batch")
+    return jax.sharding.get_abstract_mesh().shape[axis] if axis else 1
 
 
 def rematerialized(layer: Any) -> Any:
@@ -123,33 +127,34 @@ def kept(x: Array, name: str) -> Array:
 
 
 @contextlib.contextmanager
-def sharded(sharding: Sharding | None) -> Iterator[None]:
-    """Shards the named axes of programs traced in this context."""
-    token = _SHARDING.set(sharding)
+def set_to(variable: ContextVar[T], content: T) -> Iterator[T]:
+    """Sets a variable within a context, and yields its content."""
+    token = variable.set(content)
     try:
-        yield
+        yield content
     finally:
-        _SHARDING.reset(token)
+        variable.reset(token)
+
+
+def sharded(sharding: Sharding | None) -> contextlib.AbstractContextManager[Sharding | None]:
+    """Shards the named axes of programs traced in this context."""
+    return set_to(_SHARDING, sharding)
 
 
 def kept_names(function: Callable[..., Any], *arguments: Any) -> Names:
     """Returns the names that a function gives to tensors by calling ``kept``."""
-    token = _NAMES.set([])
-    try:
+    names: list[str] = []
+    with set_to(_NAMES, names):
         _traced(function, *arguments)
-        return tuple(dict.fromkeys(_NAMES.get() or []))
-    finally:
-        _NAMES.reset(token)
+    return tuple(dict.fromkeys(names))
 
 
 def activations(function: Callable[..., Any], *arguments: Any) -> list[tuple[Names, tuple[int, ...]]]:
     """Returns the names and sizes of the axes of all activations that a function names."""
-    token = _SEEN.set([])
-    try:
+    seen: list[tuple[Names, tuple[int, ...]]] = []
+    with set_to(_SEEN, seen):
         _traced(function, *arguments)
-        return _SEEN.get() or []
-    finally:
-        _SEEN.reset(token)
+    return seen
 
 
 def _traced(function: Callable[..., Any], *arguments: Any) -> None:
@@ -174,7 +179,7 @@ def gathered(params: Params, precision: str) -> Params:
       precision: precision of the network, float32 or bfloat16.
     """
     sharding = _SHARDING.get()
-    if sharding is None:
+    if sharding is None or not sharding.gathers:
         return rounded(params, precision)
 
     def whole(path: tuple[Any, ...], array: Array, spec: P) -> Array:
@@ -188,7 +193,7 @@ def gathered(params: Params, precision: str) -> Params:
 def stacked(groups: tuple[Any, ...], rngs: Any, *, name: str) -> tuple[Any, Any]:
     """Returns the variables of one of several stacked layers, gathered over DATA. An argument of ``nn.scan``."""
     sharding = _SHARDING.get()
-    if sharding is None:
+    if sharding is None or not sharding.gathers:
         return groups, rngs
     specs = sharding.specs["params"][name]
 
@@ -233,8 +238,10 @@ _gather.defvjp(_forward, _backward)
 
 def _of_parts(exchange: Callable[[Array], Array], array: Array, spec: tuple[str | None, ...]) -> Array:
     """Calls a function on shards of an array over axes other than DATA. The partitioner would gather them first."""
-    rest = P(*(None if axis == DATA else axis for axis in spec))
-    others = {axis for axis in rest if axis is not None}
-    if not others:
+    sharded_spec = P(*(None if axis == DATA else axis for axis in spec))
+    axis_names = {axis for axis in sharded_spec if axis is not None}
+    if not axis_names:
         return exchange(array)
-    return jax.shard_map(exchange, in_specs=rest, out_specs=rest, axis_names=others, check_vma=False)(array)
+    return jax.shard_map(
+        exchange, in_specs=sharded_spec, out_specs=sharded_spec, axis_names=axis_names, check_vma=False
+    )(array)

@@ -1,11 +1,9 @@
-"""The cache folder for files that can be rebuilt, and hashes to verify these files."""
+"""The cache folder for files that can be rebuilt."""
 
-import hashlib
 import os
 from pathlib import Path
 
-from results import durable
-from results.bad_input import BadInput
+from workloads.base import BadInput, durable
 
 
 def folder(kind: str) -> Path:
@@ -23,9 +21,3 @@ def folder(kind: str) -> Path:
         return durable.local(named) / kind
     except BadInput:
         raise BadInput("this user has no home folder. Choose a cache folder with SCALING_LIMITS_CACHE=DIR.") from None
-
-
-def file_digest(file: Path) -> str:
-    """Returns the sha256 of a file, in hex digits."""
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

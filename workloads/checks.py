@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from results.bad_input import BadInput, first_line
 from workloads import losses
+from workloads.base import BadInput, first_line
 from workloads.workload import Dataset, Examples, Splits, Workload
 
 _OF_CLASSES = (losses.softmax_cross_entropy, losses.spread_cross_entropy)  # labels are numbers of classes
@@ -27,7 +27,11 @@ def load(name: str, row: Dataset) -> Splits:
 
     def checked() -> dict[str, Examples]:
         given = row.load()._asdict()
-        return {split: _split(f"{split} split of {name}", row, of) for split, of in given.items() if of is not None}
+        return {
+            split: _split(f"{split} split of {name}", row, examples)
+            for split, examples in given.items()
+            if examples is not None
+        }
 
     splits = called(f"dataset {name} cannot be loaded", checked)
     streamed = row.feed or row.draw
@@ -37,13 +41,13 @@ def load(name: str, row: Dataset) -> Splits:
     for split in needed:
         if split not in splits:
             raise BadInput(f"dataset {name} needs a {split} split. Let load return one.")
-    counts = {split: len(of.labels) for split, of in splits.items()}
+    counts = {split: len(examples.labels) for split, examples in splits.items()}
     if not streamed and row.train_examples != counts["train"]:
         raise BadInput(f"dataset {name} declares train_examples={row.train_examples}, but has {counts['train']:,}")
-    most = max(counts[split] for split in ("validation", *row.splits))
-    if not 1 <= row.evaluation_examples <= most:
-        raise BadInput(f"dataset {name} declares evaluation_examples={row.evaluation_examples}, but has {most:,}")
-    shapes = {split: " and ".join(map(_shape, of)) for split, of in splits.items()}
+    largest = max(counts[split] for split in ("validation", *row.splits))
+    if not 1 <= row.evaluation_examples <= largest:
+        raise BadInput(f"dataset {name} declares evaluation_examples={row.evaluation_examples}, but has {largest:,}")
+    shapes = {split: " and ".join(map(_shape, examples)) for split, examples in splits.items()}
     for split, shape in shapes.items():
         if shape != shapes["validation"]:
             raise BadInput(f"{split} split of {name}: {shape} are {shapes['validation']} in the validation split")
@@ -54,9 +58,9 @@ def notes(row: Dataset, splits: Splits) -> Iterator[str]:
     """Yields notes on valid data that are probably a mistake."""
     if splits.train and np.array_equal(splits.train.inputs, splits.validation.inputs):
         yield "the train and validation splits have the same inputs"
-    for split, of in splits._asdict().items():
-        if of and row.loss in _OF_CLASSES and of.labels.min() == of.labels.max():
-            yield f"all labels of the {split} split are {of.labels.min()}"
+    for split, examples in splits._asdict().items():
+        if examples and row.loss in _OF_CLASSES and examples.labels.min() == examples.labels.max():
+            yield f"all labels of the {split} split are {examples.labels.min()}"
 
 
 def check_network(row: Dataset, workload: Workload, model: str) -> None:
@@ -157,10 +161,12 @@ def _check_labels(where: str, row: Dataset, labels: np.ndarray) -> None:
     is_whole = labels.dtype.kind in "iu"
     if row.loss is losses.squared_error or not (is_whole or of_tags or of_classes):
         return
-    most = 1 if of_tags else row.classes - 1
-    if (of_classes and not is_whole) or (most > 0 and not 0 <= real.min() <= real.max() <= most):
-        found = f"{labels.dtype} from {real.min()} to {real.max()}"
-        raise BadInput(f"{where}: labels of {row.classes} classes must be integers from 0 to {most}, but are {found}")
+    largest = 1 if of_tags else row.classes - 1
+    if (of_classes and not is_whole) or (largest > 0 and not 0 <= real.min() <= real.max() <= largest):
+        labels_text = f"{labels.dtype} from {real.min()} to {real.max()}"
+        raise BadInput(
+            f"{where}: labels of {row.classes} classes must be integers from 0 to {largest}, but are {labels_text}"
+        )
 
 
 def _shape(array: Any) -> str:

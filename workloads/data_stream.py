@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 from workloads.workload import Examples
 
 AHEAD_BYTES = 512 << 20  # limit on all batches decoded ahead: two superbatches of the harness
@@ -34,6 +34,9 @@ DECODED_AHEAD = 4  # parts of evaluated examples decoded ahead, per process
 PATIENCE_SECONDS = 5.0  # interval between checks that the decoding processes are alive
 SHARED_BY = "SCALING_LIMITS_WORKERS"  # environment variable: number of processes that share the machine
 MOST_POSITIONS = 1 << 20  # largest batch size
+
+
+Decode = Callable[[bytes, "Draws | None"], tuple[np.ndarray, np.ndarray]]
 
 
 class Source(NamedTuple):
@@ -46,7 +49,7 @@ class Source(NamedTuple):
     """
 
     records: Callable[[], Sequence[bytes]]
-    decode: Callable[[bytes, "Draws | None"], tuple[np.ndarray, np.ndarray]]
+    decode: Decode
     example_bytes: int
 
 
@@ -110,19 +113,19 @@ class Stream:
     def _parts(self, fed: "_Fed", step: int) -> list[Examples]:
         """Returns a batch in parts, and schedules the following batches."""
         with self._lock:
-            own = self._ahead.setdefault(fed, {})
-            for passed in [at for at in own if at < step]:
-                _drop(own.pop(passed))
+            batches = self._ahead.setdefault(fed, {})
+            for old_step in [next_step for next_step in batches if next_step < step]:
+                _drop(batches.pop(old_step))
             fitting = AHEAD_BYTES // max(1, len(fed.positions) * self._source.example_bytes)
             held = max(2 * len(self._ahead), fitting)  # batches decoded ahead, over all trials
             until = step + 1 + min(MOST_AHEAD, held // len(self._ahead))
-            for at in range(step, max(step + 1, min(until, self._ends.get(fed.seed, until)))):
-                if at not in own:
-                    own[at] = self._submit(fed, at)
-            futures = own.pop(step)  # their memory is freed after the copy
+            for next_step in range(step, max(step + 1, min(until, self._ends.get(fed.seed, until)))):
+                if next_step not in batches:
+                    batches[next_step] = self._submit(fed, next_step)
+            futures = batches.pop(step)  # their memory is freed after the copy
             while sum(map(len, self._ahead.values())) > held:  # trials that started earlier may hold more
-                most = max(self._ahead.values(), key=len)
-                _drop(most.pop(max(most)))
+                longest = max(self._ahead.values(), key=len)
+                _drop(longest.pop(max(longest)))
         return list(_results(futures))
 
     def keep(self, ends: Mapping[int, int]) -> None:
@@ -136,8 +139,8 @@ class Stream:
     def _submit(self, fed: "_Fed", step: int) -> list[Future[Examples]]:
         pool = _pool(self._workers or processes())
         return [
-            pool.submit(_part, self._packed, fed.seed, step, fed.batch_size, fed.positions[at : at + PART])
-            for at in range(0, len(fed.positions), PART)
+            pool.submit(_part, self._packed, fed.seed, step, fed.batch_size, fed.positions[start : start + PART])
+            for start in range(0, len(fed.positions), PART)
         ]
 
 
@@ -156,30 +159,26 @@ def _drop(parts: Sequence[Future[Examples]]) -> None:
 
 def decoded(source: Source, count: int, workers: int | None = None) -> Examples:
     """Returns the first ``count`` examples of a source, in order and without augmentation, for evaluations."""
-    many = workers or processes()
-    pool = _pool(many)
+    process_count = workers or processes()
+    pool = _pool(process_count)
     packed = pickle.dumps(source)
-    whole = None
-    rest = (range(count)[start : start + PART] for start in range(0, count, PART))
-    waiting: collections.deque[tuple[range, Future[Examples]]] = collections.deque()
-
-    def submit(parts: int) -> None:
-        for rows in itertools.islice(rest, parts):
-            waiting.append((rows, pool.submit(_rows, packed, rows)))
-
-    submit(DECODED_AHEAD * many)  # futures hold their results, so these few parts are in memory twice
+    examples = None
+    ranges = (range(count)[start : start + PART] for start in range(0, count, PART))
+    submitted = ((rows, pool.submit(_rows, packed, rows)) for rows in ranges)
+    # Futures hold their results, so these few parts are in memory twice.
+    waiting = collections.deque(itertools.islice(submitted, DECODED_AHEAD * process_count))
     try:
         while waiting:
             rows, future = waiting.popleft()
             (parts,) = _results([future])
-            whole = whole or Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in parts))
-            for array, part in zip(whole, parts, strict=True):
+            examples = examples or Examples(*(np.empty((count, *array.shape[1:]), array.dtype) for array in parts))
+            for array, part in zip(examples, parts, strict=True):
                 array[rows.start : rows.stop] = part
-            submit(1)
+            waiting.extend(itertools.islice(submitted, 1))
     finally:
         _drop([future for _, future in waiting])
-    assert whole is not None
-    return whole
+    assert examples is not None
+    return examples
 
 
 def order(records: Any, seed: int) -> Any:
@@ -250,9 +249,9 @@ def _end_broken() -> None:
     closed through a public API.
     """
     for pool in _POOLS.values():
-        own = list((pool._processes or {}).values())
-        if not all(process.is_alive() for process in own):
-            for process in own:
+        workers = list((pool._processes or {}).values())
+        if not all(process.is_alive() for process in workers):
+            for process in workers:
                 process.kill()
             pool._result_queue._writer.close()  # type: ignore[attr-defined]
 
@@ -300,7 +299,10 @@ def _part(packed: bytes, seed: int, step: int, batch_size: int, positions: range
     decode = _source(packed).decode
     records = _order(packed, seed)
     examples = len(_records(packed))
-    rows = [decode(records[record_index(examples, step, at, batch_size)], Draws(seed, step, at)) for at in positions]
+    rows = [
+        decode(records[record_index(examples, step, position, batch_size)], Draws(seed, step, position))
+        for position in positions
+    ]
     return Examples(*map(np.stack, zip(*rows, strict=True)))
 
 
@@ -308,4 +310,4 @@ def _rows(packed: bytes, rows: range) -> Examples:
     """Decodes some records for an evaluation."""
     records = _records(packed)
     decode = _source(packed).decode
-    return Examples(*map(np.stack, zip(*(decode(records[at], None) for at in rows), strict=True)))
+    return Examples(*map(np.stack, zip(*(decode(records[row], None) for row in rows), strict=True)))

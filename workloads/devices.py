@@ -1,7 +1,6 @@
 """The kind of device that a program is traced for. Some layers have a faster implementation on GPUs."""
 
 import contextlib
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,14 +10,9 @@ _DEVICE: ContextVar[Any] = ContextVar("device", default=None)
 FLASH_CAPABILITY = 8.0  # least CUDA compute capability of cuDNN's attention
 
 
-@contextlib.contextmanager
-def traced_for(device: Any) -> Iterator[None]:
+def traced_for(device: Any) -> contextlib.AbstractContextManager[Any]:
     """Traces programs for a ``jax.Device``. The default is for CPUs and TPUs. GPUs can run these programs, too."""
-    token = _DEVICE.set(device)
-    try:
-        yield
-    finally:
-        _DEVICE.reset(token)
+    return axes.set_to(_DEVICE, device)
 
 
 def unrolls_layers() -> bool:

@@ -3,6 +3,7 @@
 Functions import JAX when they are called, so the registry can be read without JAX.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -113,17 +114,32 @@ def total_loss(
       weights: as in ``total``.
       label_smoothing: float32[].
     """
+    import jax
+    import jax.numpy as jnp
+
     from workloads import axes
 
-    if isinstance(outputs, Product) and axes.batch_is_divided():  # chunks would be divided instead of their examples
-        outputs = axes.activation(product(outputs), "batch", *("" for _ in labels.shape[1:]), "vocab")
     if not isinstance(outputs, Product):
         return total(loss(product(outputs), labels, label_smoothing), weights)
-    return _total_in_chunks(loss, outputs, labels, weights, label_smoothing)
+    weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
+    weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
+    total_in_chunks = functools.partial(_total_in_chunks, loss)
+    parts = axes.batch_parts()
+    if parts == 1:
+        return total_in_chunks(*outputs, labels, weights, label_smoothing)
+
+    def by_part(array: Array) -> Array:
+        divided = array.reshape(parts, -1, *array.shape[1:])
+        return axes.activation(divided, "batch", *("" for _ in array.shape))
+
+    # Each device computes chunks of its own examples. Gradients are summed over devices once, after all chunks.
+    totals = jax.vmap(total_in_chunks, (0, None, 0, 0, None))
+    features, kernel = outputs
+    return jnp.sum(totals(by_part(features), kernel, by_part(labels), by_part(weights), label_smoothing))
 
 
 def _total_in_chunks(
-    loss: Loss, outputs: Product, labels: Array, weights: Array | None, label_smoothing: Array
+    loss: Loss, features: Array, kernel: Array, labels: Array, weights: Array, label_smoothing: Array
 ) -> Array:
     """Returns the total loss of a lazy product. At most ``CHUNK_BYTES`` of the product are in memory at any time.
 
@@ -133,11 +149,8 @@ def _total_in_chunks(
     import jax.numpy as jnp
     import numpy as np
 
-    features, kernel = outputs
     count = labels.size
     size = chunk_size(count, kernel.shape[-1])
-    weights = jnp.ones(labels.shape, jnp.float32) if weights is None else weights
-    weights = jnp.broadcast_to(_with_axes(weights, labels.ndim), labels.shape)
 
     def of_chunk(logits_NxV: Array, labels_N: Array, weights_N: Array, smoothing: Array) -> Array:
         return total(loss(logits_NxV, labels_N, smoothing), weights_N)
@@ -193,9 +206,9 @@ def chunk_size(count: int, classes: int) -> int:
     return largest_divisor(count, max(1, CHUNK_BYTES // (4 * classes)))
 
 
-def largest_divisor(number: int, most: int) -> int:
-    """Returns the largest divisor of a number that is at most ``most``, which must be at least 1."""
-    return next(d for d in range(min(number, most), 0, -1) if number % d == 0)
+def largest_divisor(number: int, limit: int) -> int:
+    """Returns the largest divisor of a number that is at most ``limit``, which must be at least 1."""
+    return next(d for d in range(min(number, limit), 0, -1) if number % d == 0)
 
 
 def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric:
@@ -210,9 +223,9 @@ def mean(values: Callable[[Array, Array], Array], factor: float = 1.0) -> Metric
     def sums(outputs: Array, labels: Array, weights: Array | None) -> ArrayPair:
         import jax.numpy as jnp
 
-        each = values(outputs, labels)
-        count = np.float32(each.size) if weights is None else total(jnp.ones_like(each), weights)
-        return total(each, weights), count
+        label_values = values(outputs, labels)
+        count = np.float32(label_values.size) if weights is None else total(jnp.ones_like(label_values), weights)
+        return total(label_values, weights), count
 
     def finish(sums: Any) -> Array:
         summed, count = sums
@@ -225,7 +238,7 @@ def _r2_sums(outputs: Array, labels: Array, weights: Array | None) -> tuple[Arra
     import jax.numpy as jnp
 
     values = (squared_error(outputs, labels), labels, jnp.square(labels), jnp.ones_like(labels))
-    return tuple(total(each, weights) for each in values)
+    return tuple(total(terms, weights) for terms in values)
 
 
 def _r2_error(sums: Any) -> Array:
@@ -269,24 +282,24 @@ def _precision_sums(logits: Array, labels: Array, weights: Array | None) -> Arra
     """Returns the number of labels and of positive labels in each bin of scores, over all images and classes."""
     import jax.numpy as jnp
 
-    within = (jnp.clip(logits, -LINEAR, LINEAR) + LINEAR) * (SCORE_BINS / (2 * LINEAR))
-    within = jnp.minimum(within.astype(jnp.int32), SCORE_BINS - 1)
-    beyond = jnp.ceil(jnp.log(jnp.maximum(jnp.abs(logits) / LINEAR, 1.0)) / RATIO)
-    beyond = jnp.minimum(beyond, float(FURTHER_BINS)).astype(jnp.int32)
-    bins = (FURTHER_BINS + within + jnp.where(logits < 0, -beyond, beyond)).ravel()
-    each = jnp.ones(labels.shape, jnp.float32)
+    linear_bins = (jnp.clip(logits, -LINEAR, LINEAR) + LINEAR) * (SCORE_BINS / (2 * LINEAR))
+    linear_bins = jnp.minimum(linear_bins.astype(jnp.int32), SCORE_BINS - 1)
+    ratio_bins = jnp.ceil(jnp.log(jnp.maximum(jnp.abs(logits) / LINEAR, 1.0)) / RATIO)
+    ratio_bins = jnp.minimum(ratio_bins, float(FURTHER_BINS)).astype(jnp.int32)
+    bins = (FURTHER_BINS + linear_bins + jnp.where(logits < 0, -ratio_bins, ratio_bins)).ravel()
+    label_weights = jnp.ones(labels.shape, jnp.float32)
     if weights is not None:
-        each = each * _with_axes(weights, labels.ndim)
-    both = jnp.stack([each.ravel(), (each * labels.astype(jnp.float32)).ravel()], axis=-1)
+        label_weights = label_weights * _with_axes(weights, labels.ndim)
+    both = jnp.stack([label_weights.ravel(), (label_weights * labels.astype(jnp.float32)).ravel()], axis=-1)
     return jnp.zeros((SCORE_BINS + 2 * FURTHER_BINS, 2), jnp.float32).at[bins].add(both)
 
 
 def _average_precision_error(sums: Array) -> Array:
     import jax.numpy as jnp
 
-    above = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this or a higher bin
-    precision = above[:, 1] / jnp.maximum(above[:, 0], 1.0)
-    return 1.0 - jnp.sum(precision * (sums[::-1, 1] / jnp.maximum(above[-1, 1], 1.0)))
+    counts = jnp.cumsum(sums[::-1], axis=0)  # labels with a score in this or a higher bin
+    precision = counts[:, 1] / jnp.maximum(counts[:, 0], 1.0)
+    return 1.0 - jnp.sum(precision * (sums[::-1, 1] / jnp.maximum(counts[-1, 1], 1.0)))
 
 
 # 1 minus the area under the precision-recall curve over all images and classes. Scores in the same bin are ties.

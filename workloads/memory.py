@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 
 MEMINFO = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")
@@ -47,10 +47,10 @@ def _free_in_group() -> int | None:
         lines = OWN_GROUP.read_text().splitlines()
     except OSError:
         return None
-    own = next((line[4:] for line in lines if line.startswith("0::/")), None)
-    if own is None:
+    group = next((line[4:] for line in lines if line.startswith("0::/")), None)
+    if group is None:
         return None
-    folder = GROUPS / own
+    folder = GROUPS / group
     rests = []
     while True:
         try:

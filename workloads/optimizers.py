@@ -167,7 +167,7 @@ def _of_layers(*parts: Any) -> Any:
     def parted(tree: Any) -> Any:
         if not has_stack(tree):
             return tree
-        return {name: layers(below) if is_stack(name) else apart(below) for name, below in tree.items()}
+        return {name: layers(subtree) if is_stack(name) else apart(subtree) for name, subtree in tree.items()}
 
     def layers(stack: Any) -> _Layers:
         count = len(jax.tree.leaves(stack)[0])
@@ -179,7 +179,7 @@ def _of_layers(*parts: Any) -> Any:
         )
 
     def together(tree: Any) -> Any:
-        return jax.tree.map(stacked, tree, is_leaf=lambda below: isinstance(below, _Layers))
+        return jax.tree.map(stacked, tree, is_leaf=lambda node: isinstance(node, _Layers))
 
     def update(grads: Any, state: Any, params: Params = None) -> tuple[Any, Any]:
         updates, state = rule.update(apart(grads), state, apart(params))

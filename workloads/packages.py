@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from results.bad_input import BadInput, first_line, nearest
+from workloads.base import BadInput, first_line, nearest
 
 KINDS = ("dataset", "model", "optimizer")
 _QUALIFIED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*:[A-Za-z_][A-Za-z0-9_.]*")
@@ -66,23 +66,23 @@ def find(kind: str, name: str) -> Found:
     """
     if not _QUALIFIED.fullmatch(name):
         raise BadInput(f"{kind} {name!r} is not a qualified name, such as mine:net")
-    package, _, own = name.partition(":")
-    for entry in importlib.metadata.entry_points(group=f"scaling_limits.{kind}s", name=own):
+    package, _, attribute = name.partition(":")
+    for entry in importlib.metadata.entry_points(group=f"scaling_limits.{kind}s", name=attribute):
         if entry.dist is not None and _same(entry.dist.name, package):
             value = _attribute(_module(kind, name, entry.module), entry.attr, kind, name)
             return Found(value, entry.module, entry.dist.version)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # commands that are installed as scripts do not look for modules here
-    value = _attribute(_module(kind, name, package), own, kind, name)
+    value = _attribute(_module(kind, name, package), attribute, kind, name)
     return Found(value, package, _version(package))
 
 
 def identity(kind: str, name: str) -> dict[str, str]:
     """Returns the identity of the code that a qualified name refers to: its package's version and its module's hash."""
-    found = find(kind, name)
-    source = getattr(sys.modules[found.module], "__file__", None)
+    target = find(kind, name)
+    source = getattr(sys.modules[target.module], "__file__", None)
     digest = hashlib.sha256(Path(source).read_bytes() if source else b"").hexdigest()[:_HEX]
-    return {"version": found.version, "module": f"{found.module} sha256:{digest}"}
+    return {"version": target.version, "module": f"{target.module} sha256:{digest}"}
 
 
 def name_of(function: Any) -> str:
@@ -92,17 +92,17 @@ def name_of(function: Any) -> str:
       BadInput: other processes cannot import the function, because it is defined in a notebook, a script or another
         function.
     """
-    module, own = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    shown = own or repr(function)[:60]
-    if not module or not own:
+    module, qualified = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    shown = qualified or repr(function)[:60]
+    if not module or not qualified:
         raise BadInput(f"{shown} is not a function of a module. Give a function, or a name such as mine:net.")
-    if module == "__main__" or "<" in own:
+    if module == "__main__" or "<" in qualified:
         where = "a notebook or a script" if module == "__main__" else "another function"
         raise BadInput(
             f"{shown} is defined in {where}, where workers cannot import it. Save it in a file such as my_models.py, "
-            f"and use `from my_models import {own.rpartition('.')[2]}`."
+            f"and use `from my_models import {qualified.rpartition('.')[2]}`."
         )
-    return f"{module}:{own}"
+    return f"{module}:{qualified}"
 
 
 def _module(kind: str, name: str, module: str) -> ModuleType:
@@ -121,8 +121,8 @@ def _attribute(module: ModuleType, path: str, kind: str, name: str) -> Any:
     value: Any = module
     for part in path.split("."):
         if not hasattr(value, part):
-            known = [each for each in vars(module) if not each.startswith("_")]
-            raise BadInput(f"{kind} {name}: {module.__name__} has no {path}; {nearest(path, known)}")
+            public = [member for member in vars(module) if not member.startswith("_")]
+            raise BadInput(f"{kind} {name}: {module.__name__} has no {path}; {nearest(path, public)}")
         value = getattr(value, part)
     return value
 
@@ -134,6 +134,6 @@ def _version(module: str) -> str:
     return ""
 
 
-def _same(one: str, other: str) -> bool:
+def _same(package: str, distribution: str) -> bool:
     """Returns whether two names refer to the same package. Case and the difference between - and _ are ignored."""
-    return re.sub(r"[-_.]+", "-", one).lower() == re.sub(r"[-_.]+", "-", other).lower()
+    return re.sub(r"[-_.]+", "-", package).lower() == re.sub(r"[-_.]+", "-", distribution).lower()

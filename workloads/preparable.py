@@ -5,20 +5,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.bad_input import BadInput
-from results.printing import say
+from workloads.base import BadInput, say
 from workloads.datasets import (
     array_records,
     embedded_originals,
     image_originals,
     movielens,
     rating_originals,
-    streamed_images,
     streamed_originals,
-    streamed_text,
+    streamed_records,
     tfds_images,
     web_graph,
 )
+from workloads.datasets.streamed_text import StreamedText
 from workloads.memory import size_text
 
 
@@ -50,7 +49,7 @@ class Preparable(NamedTuple):
     checksums: bool = True
     notes: tuple[str, ...] = ()
     finish: Callable[[Path], None] = lambda place: None
-    is_finished: Callable[[Path], bool] = lambda within: True
+    is_finished: Callable[[Path], bool] = lambda parent: True
 
     def sizes(self) -> str:
         return f"{size_text(self.download_bytes)} to download, about {size_text(self.stored_bytes)}"
@@ -67,8 +66,8 @@ def prepared_as(name: str) -> str:
     """Returns the name under which a task's data set is prepared."""
     if name in tfds_images.SUBSETS:
         return tfds_images.SUBSETS[name][0]
-    streamed: dict[str, Any] = {**streamed_images.SOURCES, **streamed_text.SOURCES}
-    return str(streamed[name].files) if name in streamed else name
+    streamed = streamed_records.sources()
+    return streamed[name].files if name in streamed else name
 
 
 def preparable(name: str) -> Preparable:
@@ -89,7 +88,7 @@ def _images(name: str) -> Preparable:
         source.stored_bytes,
         functools.partial(tfds_images.folder, name),
         functools.partial(tfds_images.check, name),
-        lambda within, manual: image_originals.builder(name, within),
+        lambda parent, manual: image_originals.builder(name, parent),
         {"train": source.train_examples + source.validation_examples, "test": source.test_examples},
     )
 
@@ -106,11 +105,10 @@ _STREAMED_BYTES = {
 
 
 def _streamed(name: str) -> Preparable:
-    users = {user: of for user, of in streamed_images.SOURCES.items() if of.files == name}
-    texts = {user: of for user, of in streamed_text.SOURCES.items() if of.files == name}
-    rows: list[Any] = [*users.values(), *texts.values()]
-    version = rows[0].version
-    counts = {split: count for row in rows for split, count in row.splits.items()}
+    rows = {user: row for user, row in streamed_records.sources().items() if row.files == name}
+    first = next(iter(rows))
+    texts = isinstance(rows[first], StreamedText)
+    counts = {split: count for row in rows.values() for split, count in row.splits.items()}
     download, stored = _STREAMED_BYTES[name]
     seconds = streamed_originals.SECONDS_PER_TEXT if texts else streamed_originals.SECONDS_PER_ENCODED
     if name == "imagenet2012":
@@ -123,23 +121,17 @@ def _streamed(name: str) -> Preparable:
     elif texts:
         notes += ["Learning its subwords takes a few more minutes, and a few GB of memory."]
 
-    def folder(within: Path) -> Path:
-        return array_records.folder(name, version, within)
-
-    def check(within: Path) -> None:
-        array_records.check_counts(name, folder(within), counts)
+    def check(parent: Path) -> None:
+        array_records.check_counts(name, streamed_records.folder(first, parent), counts)
 
     def finish(place: Path) -> None:
-        for text in texts:
-            streamed_text.write_subwords(text, place, say)
-        streamed_images.write_rows(place, name, say)
+        for row in rows.values():
+            row.write_derived(place, say)
 
-    def is_finished(within: Path) -> bool:
+    def is_finished(parent: Path) -> bool:
         try:
-            for user in users:
-                streamed_images.check(user, within)
-            for text in texts:
-                streamed_text.check(text, within)
+            for user in rows:
+                streamed_records.check(user, parent)
         except BadInput:
             return False
         return True
@@ -148,7 +140,7 @@ def _streamed(name: str) -> Preparable:
         f"{counts['train']:,} {'texts' if texts else 'images'}",
         download,
         stored,
-        folder,
+        functools.partial(streamed_records.folder, first),
         check,
         streamed_originals.BUILDERS[name],
         counts,
@@ -167,7 +159,7 @@ def _movielens(size: str) -> Preparable:
         row.stored_bytes,
         functools.partial(movielens.folder, size),
         functools.partial(movielens.check_files, size),
-        lambda within, manual: rating_originals.movielens_builder(size, within),
+        lambda parent, manual: rating_originals.movielens_builder(size, parent),
         {"train": row.ratings},
         notes=(f"This takes about {_duration(row.ratings * rating_originals.SECONDS_PER_RATING)} on one core.",),
     )
@@ -179,7 +171,7 @@ def _web_graph(variant: str) -> Preparable:
     seconds += 2 * row.links * rating_originals.SECONDS_PER_LINK  # train and train_t
     notes = [
         f"This takes about {_duration(seconds)} on one core and {size_text(row.stored_bytes)} of temporary disk.",
-        "TFDS has no checksums of these originals. Checksums within the files and the number of rows are verified.",
+        "TFDS has no checksums of these originals. Checksums parent the files and the number of rows are verified.",
         f"A study with als.dim=128 in float32 takes about {size_text(web_graph.study_bytes(variant))} of memory.",
     ]
     if seconds > 24 * 3600:

@@ -3,7 +3,7 @@
 TFDS and the registry are imported inside functions to keep ``--help`` fast.
 """
 
-from results import cli
+from workloads.base import cli
 
 if __name__ == "__main__":  # precedes all other imports, so that import errors are caught
     cli.run("workloads.prepare")
@@ -19,10 +19,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from results import durable
-from results.bad_input import BadInput, check_choice
-from results.cli import CommandParser, path
-from results.printing import say
+from workloads.base import BadInput, check_choice, cli, durable, say
 from workloads.datasets import conversion
 from workloads.datasets.array_records import data_dir
 from workloads.datasets.conversion import Conversion
@@ -44,13 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _prepare(name, arguments.data_dir or data_dir())
 
 
-def _parser() -> CommandParser:
+def _parser() -> cli.CommandParser:
     lines = []
     width = max(map(len, names())) + 2
     for name in names():
-        one = preparable(name)
-        lines.append(f"  {name:{width}}{one.content}, {one.sizes()} on disk")
-    parser = CommandParser(
+        dataset = preparable(name)
+        lines.append(f"  {name:{width}}{dataset.content}, {dataset.sizes()} on disk")
+    parser = cli.CommandParser(
         prog="python -m workloads.prepare",
         description="Downloads a data set with TensorFlow Datasets (checksums included) and writes it as array_record "
         "files, without TensorFlow. Existing data sets are kept.\n\n  python -m workloads.prepare mnist\n",
@@ -62,7 +59,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        type=path,
+        type=cli.path,
         help="folder to write to; default: $TFDS_DATA_DIR or ~/tensorflow_datasets, which training also uses",
     )
     return parser
@@ -73,20 +70,20 @@ def _check_needless(name: str) -> None:
     from workloads.registry import DATASETS  # imports JAX
 
     needless = {*DATASETS, "webgraph_synthetic"} - set(names())
-    parts = [known for known in names() if known.startswith(f"{name}/")]
+    parts = [part for part in names() if part.startswith(f"{name}/")]
     if parts:
         raise BadInput(f"{name} comes in parts; choices: {', '.join(parts)}")
     if name not in needless:
         check_choice("data set", name, {*needless, *names()})
 
 
-def _prepare(name: str, within: Path) -> int:
+def _prepare(name: str, parent: Path) -> int:
     what = preparable(name)
-    place = what.folder(within)
+    place = what.folder(parent)
     partial = conversion.folder(place)
     try:
-        what.check(within)
-        if what.is_finished(within) and not partial.exists():
+        what.check(parent)
+        if what.is_finished(parent) and not partial.exists():
             print(f"{name} is already prepared: {place}")
             return 0
         is_written = True
@@ -100,48 +97,50 @@ def _prepare(name: str, within: Path) -> int:
     for line in what.notes:
         print(line)
     sys.stdout.flush()
-    manual = manual_folder(name, within)
-    fetched = _fetched(name, within)
+    manual = manual_folder(name, parent)
+    fetched = _fetched(name, parent)
     try:
-        with alone(name, within) as is_alone:
+        with alone(name, parent) as is_alone:
             if is_alone:
                 remove_leftovers(place, fetched)
             else:  # another process may use the folder
                 partial = partial.with_name(f"{partial.name}_{uuid.uuid4().hex}")
             if not is_written:
-                there = min(what.download_bytes, there_bytes(manual, fetched))
-                if line := _too_little(name, what, within, there, partial):
+                present_bytes = min(what.download_bytes, there_bytes(manual, fetched))
+                if line := _too_little(name, what, parent, present_bytes, partial):
                     return _fail(line)
-                left = what.download_bytes - there
-                _write(what, within, Conversion(partial, manual, left, what.examples, say))
-                what.check(within)
+                left = what.download_bytes - present_bytes
+                _write(what, parent, Conversion(partial, manual, left, what.examples, say))
+                what.check(parent)
             what.finish(place)
     except _failures() as error:
-        again = f"Try again, or put the downloaded files into {manual}."
-        return _fail(f"{name} could not be prepared: {_reason(error).removesuffix('.')}. {again}")
+        advice = f"Try again, or put the downloaded files into {manual}."
+        return _fail(f"{name} could not be prepared: {_reason(error).removesuffix('.')}. {advice}")
     stored = sum(file.stat().st_size for file in place.iterdir())
     print(f"{name} is ready: {stored / 1e6:.0f} MB in {place}")
     return 0
 
 
-def _too_little(name: str, what: Preparable, within: Path, there: int, partial: Path) -> str:
+def _too_little(name: str, what: Preparable, parent: Path, present_bytes: int, partial: Path) -> str:
     """Returns an error message if there is not enough disk space, otherwise an empty string."""
     written = sum(file.stat().st_size for file in partial.rglob("*") if file.is_file())
-    needed = what.download_bytes - there
+    needed = what.download_bytes - present_bytes
     needed += max(0, 2 * what.stored_bytes - written)  # all records are written twice, in chunks and in shards
-    free = shutil.disk_usage(within).free
+    free = shutil.disk_usage(parent).free
     if free >= needed:
         return ""
-    more = f" in addition to the {size_text(there)} already downloaded" if there else ""
-    more += f" and the {size_text(written)} already converted" if written else ""
-    return f"{name} needs {size_text(needed)} of disk{more}, but {within} has {size_text(free)} left. Use --data-dir."
+    details = f" in addition to the {size_text(present_bytes)} already downloaded" if present_bytes else ""
+    details += f" and the {size_text(written)} already converted" if written else ""
+    return (
+        f"{name} needs {size_text(needed)} of disk{details}, but {parent} has {size_text(free)} left. Use --data-dir."
+    )
 
 
-def _fetched(name: str, within: Path) -> Path | None:
+def _fetched(name: str, parent: Path) -> Path | None:
     """Returns TFDS's download folder for a data set, or None if other data sets also use it."""
     kind = name.partition("/")[0]
-    shared = sum(other.partition("/")[0] == kind for other in names()) > 1
-    return None if shared else within / "downloads" / kind
+    shared = sum(member.partition("/")[0] == kind for member in names()) > 1
+    return None if shared else parent / "downloads" / kind
 
 
 def _fail(line: str) -> int:
@@ -167,7 +166,7 @@ def _reason(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _write(what: Preparable, within: Path, planned: Conversion) -> None:
+def _write(what: Preparable, parent: Path, planned: Conversion) -> None:
     """Downloads and writes a data set. TFDS writes to a temporary folder and renames it at the end.
 
     Until then, converted files are kept in the conversion's folder.
@@ -175,7 +174,7 @@ def _write(what: Preparable, within: Path, planned: Conversion) -> None:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
-    place = what.folder(within)
+    place = what.folder(parent)
     downloader.MAX_RETRIES = 4  # the default of 10 takes minutes without a network
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # logs every retry
     logging.getLogger("absl").setLevel(logging.ERROR)  # TFDS's own messages
@@ -183,7 +182,7 @@ def _write(what: Preparable, within: Path, planned: Conversion) -> None:
     config = tfds.download.DownloadConfig(
         manual_dir=planned.manual, try_download_gcs=False, force_checksums_validation=what.checksums
     )
-    builder = what.builder(within, planned.manual)
+    builder = what.builder(parent, planned.manual)
     conversion.make_resumable(builder, planned)
     with contextlib.redirect_stdout(io.StringIO()):  # TFDS prints that sizes are unknown
         builder.download_and_prepare(download_config=config, file_format="array_record")
@@ -192,14 +191,14 @@ def _write(what: Preparable, within: Path, planned: Conversion) -> None:
         shutil.rmtree(planned.folder, ignore_errors=True)
         shutil.rmtree(place)
         raise OSError(f"the originals hold {count} examples, not {what.examples}")
-    for each in (*place.iterdir(), place, place.parent):
-        durable.sync(each)
+    for file in (*place.iterdir(), place, place.parent):
+        durable.sync(file)
     shutil.rmtree(planned.folder, ignore_errors=True)
 
 
-def manual_folder(name: str, within: Path) -> Path:
+def manual_folder(name: str, parent: Path) -> Path:
     """Returns the folder for manually downloaded originals."""
-    return within / "downloads" / "manual" / name
+    return parent / "downloads" / "manual" / name
 
 
 def there_bytes(manual: Path, fetched: Path | None) -> int:
@@ -216,20 +215,20 @@ def there_bytes(manual: Path, fetched: Path | None) -> int:
 
 
 @contextlib.contextmanager
-def alone(name: str, within: Path) -> Iterator[bool]:
+def alone(name: str, parent: Path) -> Iterator[bool]:
     """Locks a data set against other processes. Yields False if the file system does not support locks.
 
     Raises:
       BadInput: another process is preparing the data set.
     """
-    file = within / "downloads" / f".{name.replace('/', '-')}.lock"
+    file = parent / "downloads" / f".{name.replace('/', '-')}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = True
         except BlockingIOError:
-            raise BadInput(f"another process is preparing it in {within}") from None
+            raise BadInput(f"another process is preparing it in {parent}") from None
         except OSError:
             locked = False
         yield locked
@@ -253,6 +252,6 @@ def remove_leftovers(place: Path, fetched: Path | None) -> None:
     if fetched:
         unfinished += [(fetched, r".+\.tmp\.[0-9a-f]{32}")]
     for folder, pattern in unfinished:
-        for each in folder.glob("*"):
-            if each.is_dir() and not each.is_symlink() and re.fullmatch(pattern, each.name):
-                shutil.rmtree(each, ignore_errors=True)
+        for leftover in folder.glob("*"):
+            if leftover.is_dir() and not leftover.is_symlink() and re.fullmatch(pattern, leftover.name):
+                shutil.rmtree(leftover, ignore_errors=True)

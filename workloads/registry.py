@@ -1,4 +1,4 @@
-"""The registries: dicts that map the names used in YAML files to data sets, models, optimizers and ratings."""
+"""The registries: dicts that map the names used in YAML files to models, optimizers and ratings, and to data sets."""
 
 import contextlib
 import dataclasses
@@ -8,30 +8,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from results.bad_input import BadInput, check_choice
 from workloads import checks, losses, optimizers, packages
-from workloads.datasets import (
-    in_memory,
-    movielens,
-    noise,
-    rating_files,
-    streamed_images,
-    streamed_text,
-    tables,
-    text,
-    tfds_images,
-    web_graph,
-    webgraph_synthetic,
-)
+from workloads.base import BadInput, check_choice
+from workloads.datasets import movielens, rating_files, web_graph, webgraph_synthetic
+from workloads.datasets.rows import DATASETS, OWN_DATASETS
 from workloads.factorization.ratings import RatingsSource
-from workloads.models.fully_connected import fully_connected
-from workloads.models.lstm import lstm, lstm_projected
-from workloads.models.options import SIZES
+from workloads.models import image_options, text_options
+from workloads.models.options import SIZES, ModelOptions
 from workloads.models.quadratic import quadratic
-from workloads.models.resnet import resnet, resnet_basic
-from workloads.models.simple_cnn import simple_cnn
-from workloads.models.transformer import transformer, transformer_decoder, transformer_rotary
-from workloads.models.vgg import vgg
 from workloads.workload import (
     Array,
     Dataset,
@@ -47,101 +31,6 @@ from workloads.workload import (
 )
 
 Options = Mapping[str, Any]
-SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the label smoothing of Shallue et al. (2018)
-
-
-def _row(
-    module: Any, name: str, splits: Names, classes: int, *, many: bool = False, spread: bool = False, **more: Any
-) -> Dataset:
-    """Returns the registry row of a data set whose labels are classes.
-
-    Args:
-      module: module of the data set. Its functions ``load``, ``version``, ``shapes`` and ``check`` take a name.
-      name: the name that these functions take.
-      splits, classes: as in Dataset.
-      many: whether an example may have several classes.
-      spread: whether label smoothing is spread only over the other classes, as in Shallue et al. (2018). Plans record
-        this choice.
-      more: additional fields of Dataset.
-    """
-    calls = {call: functools.partial(getattr(module, call), name) for call in ("load", "version", "shapes", "check")}
-    shapes = module.shapes(name)
-    if spread:
-        more |= {"loss": losses.spread_cross_entropy, "options": {"label_smoothing": "other classes"}}
-    else:
-        more["loss"] = losses.sigmoid_cross_entropy if many else losses.softmax_cross_entropy
-    return Dataset(
-        **calls | more,
-        train_examples=shapes.train.inputs.shape[0],
-        evaluation_examples=shapes.validation.inputs.shape[0],
-        classes=classes,
-        splits=splits,
-        metrics=losses.MULTI_LABEL if many else losses.CLASSIFICATION,
-        tuned=("label_smoothing",),
-    )
-
-
-def _digits(name: str) -> Dataset:
-    classes = len(in_memory.SUBSETS[name].classes) if name in in_memory.SUBSETS else 10
-    return _row(in_memory, name, ("train", "validation"), classes)
-
-
-def _streamed_images(name: str) -> Dataset:
-    """Returns the registry row of photographs that have one or several labels each."""
-    source = streamed_images.SOURCES[name]
-    feed = functools.partial(streamed_images.feed, name)
-    splits = ("validation", "test") if source.held_out else ("validation",)
-    spread = name.startswith(SHALLUE2018)
-    return _row(streamed_images, name, splits, source.classes, many=source.many, spread=spread, feed=feed)
-
-
-def _streamed_text(name: str) -> Dataset:
-    """Returns the registry row of texts that are split into subwords."""
-    source = streamed_text.SOURCES[name]
-    feed = functools.partial(streamed_text.feed, name)
-    splits = ("validation", "test") if source.test_split else ("validation",)
-    spread = name.startswith(SHALLUE2018)
-    return _row(streamed_text, name, splits, source.vocabulary, padding=streamed_text.PADDING, spread=spread, feed=feed)
-
-
-DATASETS: dict[str, Dataset] = {
-    "noise": Dataset(
-        noise.load,
-        lambda: str(noise.DIMENSIONS),
-        train_examples=None,
-        evaluation_examples=1,
-        classes=0,
-        splits=("validation",),
-        loss=noise.loss,
-        shapes=noise.shapes,
-        metrics={"loss": losses.mean(noise.loss)},
-        draw=noise.draw,
-    ),
-    **{name: _digits(name) for name in ("digits", *in_memory.SUBSETS)},
-    "digit_tags": _row(in_memory, "digit_tags", ("train", "validation"), len(in_memory.TAGS), many=True),
-    "pydoc": Dataset(
-        text.pydoc,
-        text.version,
-        train_examples=text.train_examples(),
-        evaluation_examples=text.VALIDATION_EXAMPLES,
-        classes=256,
-        splits=("train", "validation"),
-        loss=losses.softmax_cross_entropy,
-        metrics=losses.CLASSIFICATION,
-        shapes=text.shapes,
-        tuned=("label_smoothing",),
-    ),
-    **{
-        name: _row(tfds_images, name, ("train", "validation", "test"), 10)
-        for name in (*tfds_images.SOURCES, *tfds_images.SUBSETS)
-    },
-    **{name: _streamed_images(name) for name in streamed_images.SOURCES},
-    **{name: _streamed_text(name) for name in streamed_text.SOURCES},
-}
-
-# The user's own data sets, as functions of their options.
-OWN_DATASETS: dict[str, Callable[..., Dataset]] = {"table": tables.dataset}
-
 # Sources of ratings, as functions of their options.
 RATINGS: dict[str, Callable[..., RatingsSource]] = {
     "webgraph_synthetic": webgraph_synthetic.source,
@@ -152,21 +41,30 @@ RATINGS: dict[str, Callable[..., RatingsSource]] = {
 # Dataclasses with all parameters of generated ratings, which are part of a study's plan.
 GENERATED: dict[str, Callable[..., Any]] = {"webgraph_synthetic": webgraph_synthetic.WebGraph}
 
+
+def _flax(options: type[ModelOptions]) -> Callable[..., Model]:
+    """Returns a model as a function of its options."""
+
+    @functools.wraps(options)
+    def model(*arguments: Any, **named: Any) -> Model:
+        return options(*arguments, **named).model()
+
+    return model
+
+
 MODELS: dict[str, Callable[..., Model]] = {
     "quadratic": quadratic,
-    "fully_connected": fully_connected,
-    "simple_cnn": simple_cnn,
-    "transformer": transformer,
-    "lstm": lstm,
-    "resnet": resnet,
-    "resnet_basic": resnet_basic,
-    "vgg": vgg,
-    "lstm_projected": lstm_projected,
-    "transformer_decoder": transformer_decoder,
-    "transformer_rotary": transformer_rotary,
+    "fully_connected": _flax(image_options.FullyConnected),
+    "simple_cnn": _flax(image_options.SimpleCNN),
+    "transformer": _flax(text_options.Transformer),
+    "lstm": _flax(text_options.LSTM),
+    "resnet": _flax(image_options.ResNet),
+    "resnet_basic": _flax(image_options.ResNetBasic),
+    "vgg": _flax(image_options.VGG),
+    "lstm_projected": _flax(text_options.LSTMProjected),
+    "transformer_decoder": _flax(text_options.TransformerDecoder),
+    "transformer_rotary": _flax(text_options.TransformerRotary),
 }
-
-
 MODELS |= {name: functools.partial(MODELS[model], **options) for name, (model, options) in SIZES.items()}
 
 _ADAM = {"b2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
@@ -194,11 +92,11 @@ OPTIONAL = ("weight_decay", "b2", "eps", "trust_coefficient")
 
 def check(kind: str, name: str) -> None:
     """Raises BadInput for an unknown name of a data set, model or optimizer. Imports the object of a qualified name."""
-    known = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
+    choices = {"dataset": (*DATASETS, *OWN_DATASETS), "model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS)}[kind]
     if packages.is_qualified(name):
         packages.find(kind, name)
-    elif name not in known:  # finding the names of packages takes milliseconds
-        check_choice(kind, name, [*known, *packages.names(kind)])
+    elif name not in choices:  # finding the names of packages takes milliseconds
+        check_choice(kind, name, [*choices, *packages.names(kind)])
 
 
 def get_model(name: str) -> Callable[..., Model]:
@@ -210,10 +108,10 @@ def get_optimizer(name: str) -> Optimizer:
     """Returns an optimizer. See ``check`` for unknown names."""
     if not packages.is_qualified(name):
         return OPTIMIZERS[name]
-    found = packages.find("optimizer", name).value
-    if not isinstance(found, Optimizer):
-        raise BadInput(f"optimizer {name} is {type(found).__name__}, not workloads.workload.Optimizer")
-    return found
+    optimizer = packages.find("optimizer", name).value
+    if not isinstance(optimizer, Optimizer):
+        raise BadInput(f"optimizer {name} is {type(optimizer).__name__}, not workloads.workload.Optimizer")
+    return optimizer
 
 
 def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, Any]:
@@ -230,7 +128,9 @@ def model_options(name: str) -> Names:
 def model_defaults(name: str) -> dict[str, Any]:
     """Returns those options of a model that have defaults."""
     empty = inspect.Parameter.empty
-    return {option: each.default for option, each in _parameters(name).items() if each.default is not empty}
+    return {
+        option: parameter.default for option, parameter in _parameters(name).items() if parameter.default is not empty
+    }
 
 
 def plan_options(name: str, given: Options) -> dict[str, Any]:
@@ -252,7 +152,7 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
     if "classes" not in parameters:
         raise BadInput(f"model {name} is not a function with the argument classes, the number of classes")
     fixed = SIZES[name][1] if name in SIZES else ()
-    return {option: each for option, each in parameters.items() if option not in fixed}
+    return {option: parameter for option, parameter in parameters.items() if option not in fixed}
 
 
 def ratings_options(name: str) -> Names:
@@ -296,8 +196,8 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
         return OWN_DATASETS[name](**source or {})
     if not packages.is_qualified(name):
         return DATASETS[name]
-    found = packages.find("dataset", name).value
-    row = found if isinstance(found, Dataset) else checks.called(f"dataset {name} cannot be built", found)
+    target = packages.find("dataset", name).value
+    row = target if isinstance(target, Dataset) else checks.called(f"dataset {name} cannot be built", target)
     if not isinstance(row, Dataset):
         raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
     return row._replace(load=functools.partial(checks.load, name, row))
@@ -317,8 +217,8 @@ def check_own(dataset_name: str, model: str, optimizer: str, source: str, option
 
 def tunable(row: Dataset, optimizer: str, schedule: str) -> Names:
     """Returns the names of the metaparameters that a search space may contain."""
-    further = tuple(name for name in OPTIONAL if name in get_optimizer(optimizer).defaults)
-    return tuned(optimizer, schedule) + further + row.tuned
+    optional = tuple(name for name in OPTIONAL if name in get_optimizer(optimizer).defaults)
+    return tuned(optimizer, schedule) + optional + row.tuned
 
 
 def metrics(row: Dataset) -> Names:
@@ -357,10 +257,10 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
         return network.apply(axes.gathered(params, precision), state, inputs, keys, train)
 
     shape, dtype = shapes.validation.inputs
-    one = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
+    example = (1, *shape[1:]), jnp.float32 if dtype == jnp.uint8 else dtype
 
     def init(key: Array) -> Variables:
-        return network.init(key, jnp.zeros(*one))
+        return network.init(key, jnp.zeros(*example))
 
     def loss(
         params: Params, state: State, examples: Examples, weights: Array | None, keys: Array, label_smoothing: Array
@@ -387,5 +287,5 @@ def workload(row: Dataset, model: str, options: Options, optimizer: str, precisi
         update_rule=rule.update_rule,
         evaluated=rule.evaluated,
         precision=precision,
-        axes=None if network.axes is None else functools.partial(network.axes, jax.ShapeDtypeStruct(*one)),
+        axes=None if network.axes is None else functools.partial(network.axes, jax.ShapeDtypeStruct(*example)),
     )

@@ -261,7 +261,7 @@ def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape)
     """
 
     def of(count: int | None) -> Any:
-        return count and Examples(*(ArrayShape((count, *one.shape), one.dtype) for one in (inputs, labels)))
+        return count and Examples(*(ArrayShape((count, *array.shape), array.dtype) for array in (inputs, labels)))
 
     return Splits(*map(of, counts))
 

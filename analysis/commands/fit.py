@@ -7,7 +7,7 @@ import argparse
 
 from analysis import output
 from analysis.arguments import requested_target
-from analysis.fitting import curve_fits, fits
+from analysis.fitting import curve_fits, fit_tables, points_file
 from results.bad_input import BadInput
 from results.printing import quoted, say
 
@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> None:
     if options.points and options.best_of:
         raise BadInput("--best-of needs --store: a file of points has no trials")
     if options.points:
-        named_fits = fits.of_file(options.points, say)
+        named_fits = points_file.of_file(options.points, say)
     else:
         fitted = curve_fits.of_store(options.store, target, say)
         ks = options.best_of
@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> None:
             say(f"note: {note}")
     then = f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
     if options.checks:
-        output.print_table(fits.checks(*named_fits), lambda: fits.checks_as_text(*named_fits) + then)
+        output.print_table(fit_tables.checks(*named_fits), lambda: fit_tables.checks_as_text(*named_fits) + then)
     else:
         nothing = options.assume == "nothing"
-        table = fits.table(*named_fits, options.gain, assume_nothing=nothing, report=say)
-        output.print_table(table, lambda: fits.as_text(table, options.gain, assume_nothing=nothing) + then)
+        table = fit_tables.table(*named_fits, options.gain, assume_nothing=nothing, report=say)
+        output.print_table(table, lambda: fit_tables.as_text(table, options.gain, assume_nothing=nothing) + then)

@@ -5,9 +5,9 @@ import argparse
 from analysis import output
 from analysis.arguments import requested_target
 from analysis.fitting.extents import GAIN
-from analysis.payoff import answers
-from analysis.payoff.answers import Subject
+from analysis.payoff import answers, subjects, tables
 from analysis.payoff.step_times import MEASURED, PUBLISHED
+from analysis.payoff.subjects import Subject
 from results.bad_input import BadInput
 from results.plans.study import decimal
 from results.printing import quoted, say
@@ -23,16 +23,16 @@ def run(options: argparse.Namespace) -> None:
     if options.price and not options.times:
         raise BadInput("--price needs --times, which lists the cost of every number of devices")
     if options.store:
-        subjects = answers.of_store(options.store, request, options.where, say)
+        selected = subjects.of_store(options.store, request, options.where, say)
     elif options.points:
-        subjects = answers.of_file(options.points, say)
+        selected = subjects.of_file(options.points, say)
     elif options.paper:
-        subjects = answers.of_paper(options.paper, say)
+        selected = subjects.of_paper(options.paper, say)
     else:
-        subjects = _of_runs(options)
+        selected = _of_runs(options)
     files = options.measured, options.predicted
     found = answers.answers(
-        subjects,
+        selected,
         options.gain,
         *files,
         published=options.published,
@@ -40,13 +40,13 @@ def run(options: argparse.Namespace) -> None:
         choosable=bool(options.store),
         report=say,
     )
-    prices = answers.prices(options.price, sorted({one.device_kind for one in found if one.device_kind}))
+    prices = tables.parse_prices(options.price, sorted({answer.device_kind for answer in found} - {""}))
     if options.times:
-        output.print_table(answers.times_table(found, prices), lambda: answers.times_as_text(found, prices))
+        output.print_table(tables.times_table(found, prices), lambda: tables.times_as_text(found, prices))
     else:
-        timed = any(one.is_timed for one in found)
+        timed = any(answer.pay_offs for answer in found)
         then = f"next: python -m analysis payoff {_next_options(options, timed=timed)}"
-        output.print_table(answers.table(found), lambda: f"{answers.as_text(found)}\n\n{then}")
+        output.print_table(tables.table(found), lambda: f"{tables.as_text(found)}\n\n{then}")
 
 
 def _of_runs(options: argparse.Namespace) -> list[Subject]:
@@ -54,7 +54,7 @@ def _of_runs(options: argparse.Namespace) -> list[Subject]:
     for basis in (MEASURED, PUBLISHED):
         file = getattr(options, basis)
         if file:
-            return answers.of_runs(file, basis)
+            return subjects.of_runs(file, basis)
     words = "payoff needs steps to a target. Give --store, --points or --paper, or --measured with a column steps."
     raise BadInput(words)
 

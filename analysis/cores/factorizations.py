@@ -110,6 +110,11 @@ class MeasuredFactorization:
             return next(reversed(self.hardware_by_run.values()), None)
         return self.hardware_by_run.get(self.trials["run"].to_dict()[self.chosen])
 
+    @property
+    def device(self) -> str | None:
+        """JAX's name of the device, if known."""
+        return self.hardware and self.hardware.device_kind
+
 
 @located
 def load(folder: Folder) -> list[MeasuredFactorization]:

@@ -193,10 +193,10 @@ def file_names(curve: Curve) -> Strings:
 
 def _headline(one: CurveFits) -> str:
     """Describes how far doubling pays off and stays efficient, by the selected and the confirmed answers."""
-    pays, efficient = fits.extents_in_words(one.selected)
+    pays, efficient = one.selected.extents_in_words
     if one.confirmed is None:
         return f"pays up to {pays}\nefficient up to {efficient}"
-    again = fits.extents_in_words(one.confirmed)
+    again = one.confirmed.extents_in_words
     both = fits.join_answers(pays, again[0]), fits.join_answers(efficient, again[1])
     return "pays up to: {}\nefficient up to: {}".format(*both)
 

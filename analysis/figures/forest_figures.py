@@ -7,10 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import text
-from analysis.fitting import fits
 from analysis.fitting.extents import Extent
-from analysis.fitting.fits import PointsFit
-from analysis.payoff import answers
+from analysis.payoff import answers, subjects
 from analysis.payoff.answers import Answer
 from analysis.plotting import draw, picture, ticks
 from analysis.plotting.draw import GRID, INK, Look
@@ -52,7 +50,7 @@ class Row(NamedTuple):
 
 def of_paper() -> Pictures:
     """Yields one picture of all workloads published in the paper, sorted by batch size. The largest is at the top."""
-    found = answers.answers(answers.of_paper(SOURCE))
+    found = answers.answers(subjects.of_paper(SOURCE))
     yield Picture((SOURCE,), _picture(rows(found), found[0].gain))
 
 
@@ -61,15 +59,15 @@ def rows(found: Sequence[Answer]) -> list[Row]:
     points = published_numbers.points(SOURCE)
     titles = dict(zip(zip(points["dataset"], points["model"], strict=True), points["panel"], strict=True))
     made = []
-    for one in found:
-        names = one.subject.names
-        if one.pays.verdict not in ("identified", "at_least") or not isinstance(one.subject.steps, PointsFit):
+    for answer in found:
+        names, curve = answer.subject.names, answer.subject.curve
+        if answer.pays.verdict not in ("identified", "at_least") or curve is None:
             continue
         metric = str(names["target_metric"]).removeprefix("validation_").replace("_", " ")
-        largest = float(one.subject.steps.points.batch_size.max())
+        largest = float(curve.points.batch_size.max())
         target = f"{metric} ≤ {names['target_value']:g}"
-        in_doubt = bool(fits.extent_doubts(one.subject.steps))
-        made.append(Row(titles[names["dataset"], names["model"]], target, one.pays, largest, in_doubt))
+        in_doubt = bool(curve.search_doubts)
+        made.append(Row(titles[names["dataset"], names["model"]], target, answer.pays, largest, in_doubt))
     return sorted(made, key=lambda row: row.place)
 
 

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from analysis.cores import core_counts
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.fits import PointsFit
-from analysis.payoff import answers, time_to_target
+from analysis.payoff import answers, subjects, time_to_target
 from analysis.payoff.answers import Answer
 from analysis.payoff.step_times import BASES, MEASURED, PREDICTED, Basis
 from analysis.payoff.time_to_target import PayOff
@@ -31,52 +30,53 @@ def of_curves(curves: Sequence[CurveFits]) -> Pictures:
 
     Draws the confirmed fit if it exists, and otherwise the selected fit.
     """
-    every = (answers.of_curves([one])[-1] for one in curves)
-    return pictures(itertools.chain.from_iterable(answers.answers([one]) for one in every), "payoff")
+    newest = (subjects.of_curves([curve])[-1] for curve in curves)
+    return pictures(itertools.chain.from_iterable(answers.answers([subject]) for subject in newest), "payoff")
 
 
 def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields the same pictures for factorizations on real cores. Their target is the last epoch."""
-    return pictures(answers.answers(answers.of_core_curves(core_counts.curves(studies))), "payoff_cores")
+    return pictures(answers.answers(subjects.of_core_curves(core_counts.curves(studies))), "payoff_cores")
 
 
 def pictures(found: Iterable[Answer], what: str = "payoff") -> Pictures:
     """Yields one picture for each answer that has times for at least two device counts."""
     drawn = 0
-    for one in found:
-        if max((len(each.devices) for each in map(one.of, BASES) if each), default=0) < FEWEST:
+    for answer in found:
+        if max((len(pay_off.devices) for pay_off in answer.pay_offs.values()), default=0) < FEWEST:
             continue
         drawn += 1
         names = [
             str(value)
-            for name, value in one.subject.names.items()
+            for name, value in answer.subject.names.items()
             if name not in ("estimate", "trials_per_point", "differs") and value != EXAMPLES
         ]
-        yield Picture((*names, one.device_kind), _picture(one))
+        yield Picture((*names, answer.device_kind), _picture(answer))
     if not drawn:
         why = "no curve has seconds per step on two device counts. `payoff --predicted FILE` accepts predictions."
         yield Skipped(what, why)
 
 
-def _picture(one: Answer) -> Any:
+def _picture(answer: Answer) -> Any:
     goal = labels.line(
-        one.device_kind, f"a doubling pays off if it trains at least {100 * one.gain:g} % faster", "90 % bands"
+        answer.device_kind, f"a doubling pays off if it trains at least {100 * answer.gain:g} % faster", "90 % bands"
     )
-    end = "target" if isinstance(one.subject.steps, PointsFit) else "the last epoch"
-    figure, (left, middle, right) = panels(one.subject.title, goal, (1, 1, 1), across=11.0, below=0.55)
-    there = [(basis, each) for basis, each in zip(BASES, map(one.of, BASES), strict=True) if each]
-    devices = np.concatenate([each.devices for _, each in there for _ in range(2)])
-    seconds = np.concatenate([end for _, each in there for end in (each.low, each.high)])
+    end = "target" if answer.subject.curve else "the last epoch"
+    figure, (left, middle, right) = panels(answer.subject.title, goal, (1, 1, 1), across=11.0, below=0.55)
+    pay_offs = list(answer.pay_offs.values())
+    devices = np.concatenate([pay_off.devices for pay_off in pay_offs for _ in range(2)])
+    seconds = np.concatenate([end for pay_off in pay_offs for end in (pay_off.low, pay_off.high)])
     _axes(left, devices, seconds)
     _axes(middle, devices, seconds * devices / 3600)
     left.set_ylabel(f"seconds to {end}")
     middle.set_ylabel(f"device-hours to {end}")
-    for basis, each in there:
-        _line(left, each.devices, each.seconds, each.low, each.high, basis, _label(basis, one, each))
-        hours_each = each.devices / 3600
-        _line(middle, each.devices, each.seconds * hours_each, each.low * hours_each, each.high * hours_each, basis)
-        _front(right, each, basis)
-    first = there[-1][1]
+    for basis, pay_off in answer.pay_offs.items():
+        times = pay_off.seconds, pay_off.low, pay_off.high
+        _line(left, pay_off.devices, *times, basis, _label(basis, answer, pay_off))
+        middle_hours, low_hours, high_hours = (time * (pay_off.devices / 3600) for time in times)
+        _line(middle, pay_off.devices, middle_hours, low_hours, high_hours, basis)
+        _front(right, pay_off, basis)
+    first = pay_offs[-1]
     across = np.array(left.get_xlim())
     left.plot(
         across,
@@ -86,8 +86,8 @@ def _picture(one: Answer) -> Any:
         linewidth=1.0,
         label="perfect scaling",
     )
-    up = ticks.limits(np.concatenate([each.seconds for _, each in there]), 0.6, 0.6, least=4)
-    hours = ticks.limits(np.concatenate([each.device_hours for _, each in there]), 0.6, 0.6, least=4)
+    up = ticks.limits(np.concatenate([pay_off.seconds for pay_off in pay_offs]), 0.6, 0.6, least=4)
+    hours = ticks.limits(np.concatenate([pay_off.device_hours for pay_off in pay_offs]), 0.6, 0.6, least=4)
     right.set(xscale="log", yscale="log", ylim=up, xlim=hours)
     ticks.in_decades(right.yaxis, right.get_ylim())
     ticks.in_decades(right.xaxis, right.get_xlim())
@@ -97,10 +97,10 @@ def _picture(one: Answer) -> Any:
     return figure
 
 
-def _label(basis: Basis, one: Answer, each: PayOff) -> str:
+def _label(basis: Basis, answer: Answer, pay_off: PayOff) -> str:
     """Returns the legend label of a line, with its answer."""
-    by = f"predicted by {one.predicted_by}" if basis == PREDICTED else basis
-    words = each.last.in_words()
+    by = f"predicted by {answer.predicted_by}" if basis == PREDICTED else basis
+    words = pay_off.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
     return f"{by}: {words if words.startswith('unknown') else f'pays off up to {words} {devices}'}"
 
@@ -139,19 +139,19 @@ def _marks(style: Style, basis: Basis) -> Look:
     return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
 
 
-def _front(ax: Axes, each: PayOff, basis: Basis) -> None:
+def _front(ax: Axes, pay_off: PayOff, basis: Basis) -> None:
     """Draws time against cost, with a line along the Pareto front and labels at some device counts."""
     style = LOOKS[basis]
-    front = time_to_target.on_front(each.seconds, each.device_hours)
-    rest = _marks(style, basis) | {"linestyle": "none", "alpha": 0.35}
-    ax.plot(each.device_hours[~front], each.seconds[~front], **rest)
-    ax.plot(each.device_hours[front], each.seconds[front], **_marks(style, basis))
+    front = time_to_target.on_front(pay_off.seconds, pay_off.device_hours)
+    behind = _marks(style, basis) | {"linestyle": "none", "alpha": 0.35}
+    ax.plot(pay_off.device_hours[~front], pay_off.seconds[~front], **behind)
+    ax.plot(pay_off.device_hours[front], pay_off.seconds[front], **_marks(style, basis))
     places = np.flatnonzero(front)
     stride = max(1, -(-len(places) // EVERY))
     for i in places[::stride]:
         ax.annotate(
-            f"{each.devices[i]:,.0f}",
-            (each.device_hours[i], each.seconds[i]),
+            f"{pay_off.devices[i]:,.0f}",
+            (pay_off.device_hours[i], pay_off.seconds[i]),
             xytext=(5, 4),
             textcoords="offset points",
             fontsize=8,

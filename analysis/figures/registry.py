@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import kind_views
 from analysis.figures import definitions
-from analysis.kind_views import BATCH, PAPER, Figure
+from analysis.kind_views import BATCH, PAPER, PUBLISHED, Figure
 from results import durable, printing
 from results.aliases import Strings
 from results.bad_input import BadInput, check_choice
@@ -28,83 +28,52 @@ SHALLUE = "shallue2018"
 ALX = "alx2022"  # figures of other factorizations with a credit in the title, drawn only on request
 AFTER_ALX = "after ALX, Mehta et al. 2021"
 WORKLOADS = "workloads"
-PUBLISHED = "published"  # numbers in results/papers, which do not need a store
 
 
 FIGURES: dict[str, Figure] = {
-    "steps_to_target": Figure(
-        BATCH,
-        "analysis.figures.batch_figures.steps_to_target",
-        "steps to target against batch size with regimes, one picture per curve",
-    ),
-    "optimizers": Figure(
-        BATCH, "analysis.figures.batch_figures.optimizers", "the curves of all optimizers of a workload in one picture"
-    ),
-    "summary": Figure(
-        BATCH, "analysis.figures.summaries.summary", "summary page of a curve, with its trials and its fit"
-    ),
-    "narrowing": Figure(
-        BATCH,
-        "analysis.figures.narrowing_figures.of_curves",
-        "expected width of pays up to and efficient up to against the multiple of the trials",
-    ),
-    "payoff": Figure(
-        BATCH,
-        "analysis.figures.payoff_figures.of_curves",
-        "time to target and device-hours against devices, with their Pareto front",
-    ),
-    "payoff_paper": Figure(
-        PUBLISHED,
-        "analysis.figures.forest_figures.of_paper",
-        "the batch size up to which doubling pays off, one row per workload of Shallue et al. 2018",
-    ),
-    "payoff_gpt3": Figure(
-        PUBLISHED,
-        "analysis.figures.run_figures.of_gpt3",
-        "minutes and chip-hours against chips, in published runs of GPT-3 175B",
-    ),
+    name: figure._replace(source=figure.source or row.source)
+    for row in kind_views.PRESENTATIONS.values()
+    for name, figure in row.figures.items()
 }
-for _row in kind_views.PRESENTATIONS.values():
-    FIGURES |= _row.figures
 FIGURES |= {
     "steps": Figure(
-        WORKLOADS, "analysis.figures.workload_figures.steps", "steps to target against batch size, a panel per workload"
+        "analysis.figures.workload_figures.steps", "steps to target against batch size, a panel per workload", WORKLOADS
     ),
     "targets": Figure(
-        WORKLOADS, "analysis.figures.workload_figures.targets", "steps to several targets, a panel per workload"
+        "analysis.figures.workload_figures.targets", "steps to several targets, a panel per workload", WORKLOADS
     ),
     "compare": Figure(
-        WORKLOADS,
         "analysis.figures.workload_figures.compare",
         "optimizers of a workload, or models or data sets with --by model or --by dataset",
+        WORKLOADS,
     ),
     "metaparameters": Figure(
-        WORKLOADS,
         "analysis.figures.workload_figures.best_trials",
         "metaparameters of the best trial against batch size, with linear and square-root rules",
+        WORKLOADS,
     ),
     "scatter": Figure(
-        WORKLOADS,
         "analysis.figures.workload_figures.scatter",
         "trials over learning rate and 1 - momentum (or --by another) that reach the goal, miss it or diverge",
+        WORKLOADS,
     ),
     "split": Figure(
-        WORKLOADS,
         "analysis.figures.workload_figures.split",
         "trials split --by a metaparameter, such as label_smoothing",
+        WORKLOADS,
     ),
     "budget": Figure(
-        WORKLOADS, "analysis.figures.workload_figures.budget", "best error within budgets of steps and of examples"
+        "analysis.figures.workload_figures.budget", "best error within budgets of steps and of examples", WORKLOADS
     ),
     "learning_curves": Figure(
-        WORKLOADS,
         "analysis.figures.learning_curves.learning_curves",
         "all trials of each study, the best so far, and where it crosses the target",
+        WORKLOADS,
     ),
 }
 FIGURES |= {
     f"{SHALLUE}/figure{number}": Figure(
-        PAPER, "analysis.figures.shallue2018.figure", f"Shallue et al. 2018: {title}", (number,)
+        "analysis.figures.shallue2018.figure", f"Shallue et al. 2018: {title}", PAPER, (number,)
     )
     for number, title in definitions.TITLES.items()
 }
@@ -115,7 +84,7 @@ FIGURES |= {
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn with --where
 # Functions that read a store, by the source of figures.
 LOADERS = {row.source: row.load for row in kind_views.PRESENTATIONS.values() if row.load}
-LOADERS[PAPER] = "analysis.figures.shallue2018.of_store"
+LOADERS[PAPER] = "analysis.figures.paper_workloads.of_store"
 
 
 def draw(figure: Figure, *data: Any) -> "Pictures":

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.payoff import answers, known_runs
+from analysis.payoff import answers, known_runs, subjects
 from analysis.payoff.answers import Answer
-from analysis.payoff.step_times import BASES
-from analysis.payoff.time_to_target import PayOff
+from analysis.payoff.step_times import BASES, PUBLISHED
 from analysis.plotting import draw, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, panels
@@ -27,8 +26,8 @@ ACROSS, BELOW = 10.0, 0.62  # inches
 
 def of_gpt3() -> Pictures:
     """Yields one picture of the published runs of GPT-3 175B."""
-    found = answers.answers([answers.of_gpt3()])
-    yield Picture((answers.GPT3,), _picture(found, known_runs.seconds(answers.gpt3_rows())))
+    found = answers.answers([subjects.of_gpt3()])
+    yield Picture((subjects.GPT3,), _picture(found, known_runs.seconds(subjects.gpt3_rows())))
 
 
 def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
@@ -42,12 +41,11 @@ def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
     right.set_ylim(0, 1.15 * float((runs["stated"] * runs["devices"]).max()) / 3600)
     right.yaxis.labelpad = 7
     right.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
-    widest = max((one for one in found if one.published), key=lambda one: len(_of(one).devices))
-    ordered = [widest, *(one for one in found if one is not widest)]
-    for one, style in zip(ordered, STYLES, strict=False):
-        own = runs[runs["device_kind"] == one.device_kind]
-        _draw(left, right, one, style, own)
-    first = _of(widest)
+    widest = max(found, key=lambda answer: len(answer.pay_offs[PUBLISHED].devices))
+    ordered = [widest, *(answer for answer in found if answer is not widest)]
+    for answer, style in zip(ordered, STYLES, strict=False):
+        _draw(left, right, answer, style, runs[runs["device_kind"] == answer.device_kind])
+    first = widest.pay_offs[PUBLISHED]
     across = np.array(left.get_xlim())
     perfect = first.seconds[0] / 60 * first.devices[0] / across
     left.plot(across, perfect, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="perfect scaling", zorder=1.5)
@@ -55,12 +53,6 @@ def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
     handles, names = left.get_legend_handles_labels()
     draw.legend_below(left, [*handles[2:], *handles[1::-1]], [*names[2:], *names[1::-1]], columns=2)
     return figure
-
-
-def _of(one: Answer) -> PayOff:
-    if one.published is None:
-        raise ValueError(f"{one.device_kind} has no published runs")
-    return one.published
 
 
 def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
@@ -72,11 +64,12 @@ def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
     ax.grid(**GRID)
 
 
-def _draw(left: Axes, right: Axes, one: Answer, style: Style, runs: pd.DataFrame) -> None:
+def _draw(left: Axes, right: Axes, answer: Answer, style: Style, runs: pd.DataFrame) -> None:
     """Draws one kind of chip in both panels, with runs as short dashes. The left panel also shows doubling gains."""
-    pay_off = _of(one)
+    pay_off = answer.pay_offs[PUBLISHED]
     words = pay_off.last.in_words()
-    label = f"{one.device_kind}, published: {words if words.startswith('unknown') else f'pays off up to {words} chips'}"
+    words = words if words.startswith("unknown") else f"pays off up to {words} chips"
+    label = f"{answer.device_kind}, published: {words}"
     marks: Look = {"color": style.color, "marker": STYLES[0].marker, "linestyle": style.line, "markersize": 6}
     hours = pay_off.devices / 60
     minutes = [end / 60 for end in (pay_off.seconds, pay_off.low, pay_off.high)]

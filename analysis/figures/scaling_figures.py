@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from analysis.cores import core_counts, scaling
-from analysis.cores.core_counts import CoreCurve, CoreCurveFit
+from analysis.cores.core_counts import CoreCurve
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
@@ -26,29 +26,26 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
     curves, skipped = _long_enough(studies, "epochs")
     yield from skipped
     for curve in curves:
-        core_fit, hardware = core_counts.of_curve(curve), curve.representative.hardware
-        over = labels.span([len(one.seconds) for one in curve.members], "epoch")
-        device, points = hardware and hardware.device_kind, f"median and middle half of {over}"
-        web = curve.representative.study.dataset.startswith(WEB)
-        goal = labels.line(labels.size(curve.representative), device, points, curve.distinction)
-        figure, (ax, *beside) = panels(labels.title(curve.representative), goal, (1.0, 0.4) if web else (1.0,))
-        _cores_axes(ax, curve.cores, np.concatenate([one.seconds for one in curve.members]))
+        study = curve.representative
+        over = labels.span([len(member.seconds) for member in curve.members], "epoch")
+        web = study.study.dataset.startswith(WEB)
+        goal = labels.line(labels.size(study), study.device, f"median and middle half of {over}", curve.distinction)
+        figure, (ax, *beside) = panels(labels.title(study), goal, (1.0, 0.4) if web else (1.0,))
+        _cores_axes(ax, curve.cores, np.concatenate([member.seconds for member in curve.members]))
         _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
-        if core_fit.fit:
+        if curve.fit:
             across = np.geomspace(curve.cores[0], curve.cores[-1], 201)
             label = "fit: serial + parallel / c + communication · (c − 1)"
-            ax.plot(
-                across, core_fit.fit.seconds(across), color=draw.STYLES[0].color, linewidth=1.6, label=label, zorder=3
-            )
+            ax.plot(across, curve.fit.seconds(across), color=draw.STYLES[0].color, linewidth=1.6, label=label, zorder=3)
         edges = np.array(ax.get_xlim())
         ax.plot(edges, curve.seconds[0] * curve.cores[0] / edges, label="perfect scaling", **IDEAL)
-        ax.text(0.03, 0.035, verdict(core_fit), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
+        ax.text(0.03, 0.035, verdict(curve), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
         handles, names = ax.get_legend_handles_labels()
         order = sorted(range(len(names)), key=lambda i: names[i] != "measured")
         ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
         for other in beside:
             _published(other)
-        yield Picture(labels.names(curve.representative), figure)
+        yield Picture(labels.names(study), figure)
 
 
 def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -92,27 +89,26 @@ def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[l
     return curves, skipped
 
 
-def verdict(core_fit: CoreCurveFit) -> str:
+def verdict(curve: CoreCurve) -> str:
     """Returns the conclusions from a picture and their limitations, one per line."""
-    curve = core_fit.curve
     counts = ", ".join(str(one.study.cores) for one in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
-    if core_fit.fit is None:
+    if curve.fit is None:
         first, last = curve.cores[0], curve.cores[-1]
         gain = f"{last:g} cores are {curve.speedup[-1]:.2f} × as fast as {first:g}"
         lines.append(f"{gain}: efficiency {curve.efficiency[-1]:.0%}")
         lines.append("Two core counts cannot determine a law:\nthe speed-up of more cores is not identified.")
         return "\n".join(lines)
-    words = core_counts.in_words(core_fit)
+    words = curve.critical_in_words
     loss = {
         "identified": f"half of the cores' time is lost at {words} cores",
         "at_least": f"less than half of the cores' time is lost up to {words.removeprefix('at least ')} cores",
         "at_most": f"half of the cores' time is lost at {words.removeprefix('at most ')} cores or fewer",
         "not_identified": "the core count at which half of the cores' time is lost is not identified",
     }
-    lines.append(loss[core_fit.verdict])
-    if core_fit.fit.doubt:
-        lines.append(core_fit.fit.doubt)
+    lines.append(loss[curve.verdict])
+    if curve.fit.doubt:
+        lines.append(curve.fit.doubt)
     return "\n".join(lines)
 
 

@@ -1,58 +1,31 @@
 """The eleven figures of Shallue et al. 2018 (arXiv 1811.03600, JMLR 20:112), drawn for the workloads in a store."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-import pandas as pd
 from matplotlib.artist import Artist
 
-from analysis import text, workload_studies
+from analysis import text
 from analysis.figures import definitions
 from analysis.figures.definitions import PaperLine
-from analysis.fitting import curve_fits, curves
+from analysis.figures.paper_workloads import PaperWorkloads, rule, trial_filter
+from analysis.fitting import curves
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.curves import TrialFilter
 from analysis.plotting import best, grid, steps, tuning
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Picture, Pictures, Skipped
 from analysis.trials import metaparameters, trials
-from analysis.workload_studies import WorkloadStudies
-from results.durable import Folder
 from results.grouping import grouped
 from results.importers import shallue2018 as importer
 from results.plans.kinds import along
 from results.plans.study import Target
-from results.rules.answers import MINIMUM, Rule
+from results.rules.answers import Rule
 from results.storage.commits import Commit
 
 NAME = "shallue2018"
-# The paper's names for workloads in studies by this software. Names from presets come first.
-DATASETS = {"cifar_10": "cifar10"}
-OPTIMIZERS = {"nesterov_momentum": "nesterov"}
-MODELS = {"lstm": ("lstm_base",), "simple_cnn_base": ("simple_cnn_base", "simple_cnn_32_64_1024")}
-FULLY_CONNECTED = ("fc_", "fully_connected_")
-SPLITS = ("shallue2018_", "")  # before our names of data sets. Those with the paper's splits come first
-ENDS = ("", "_remembered")  # behind our names of data sets, see workloads.appendix
-FORMS = ("", "_5", "_untied", "_0.4_5", "_pre_activated", "_untied_bias")  # behind our names: options of models
-LONGER = "solution_quality/"  # folder of longer trials, for workloads that also appear elsewhere
-
 GridPlace = tuple[int, int]
 PanelLines = Mapping[GridPlace, Sequence[PaperLine]]
-
-
-class PaperWorkloads(NamedTuple):
-    """Workloads in a store, by their names in the archive.
-
-    Attributes:
-      workloads: workloads by data set, model and optimizer.
-      lines: cache of fitted lines, keyed by workload, target and counted trials. Figures share lines.
-    """
-
-    workloads: Mapping[tuple[str, str, str], WorkloadStudies]
-    lines: dict[object, CurveFits]
 
 
 class BuiltPanel(NamedTuple):
@@ -71,32 +44,9 @@ class BuiltPanel(NamedTuple):
     trial_counts: Sequence[int] = ()
 
 
-def name_workloads(workloads: Sequence[WorkloadStudies]) -> PaperWorkloads:
-    """Returns workloads by name. If names collide, published workloads replace measured ones."""
-    found = {}
-    for one in sorted(workloads, key=lambda one: (one.recorded, _longest(one))):
-        key = one.dataset, one.model, one.optimizer
-        if key in found and not one.recorded:  # its trials are longer than those found so far
-            found[(f"{LONGER}{one.dataset}", one.model, one.optimizer)] = one
-        else:
-            found[key] = one
-    return PaperWorkloads(found, {})
-
-
-def of_store(folder: Folder) -> PaperWorkloads:
-    """Reads the workloads of a store, by name."""
-    return name_workloads(workload_studies.of_store(folder))
-
-
-def _longest(workload: WorkloadStudies) -> int:
-    """Returns the largest example budget of any trial."""
-    plans = [commit.plan for commit in workload.commits]
-    return max(int(plan.get("budget_steps") or 0) * int(plan["batch_size"]) for plan in plans)
-
-
 def has_workloads(paper: PaperWorkloads, number: int) -> bool:
     """Returns whether the store has any of the workloads in a figure."""
-    return any(_workload(paper, one) for one in _flatten(definitions.figures()[number]))
+    return any(paper.find(one) for one in _flatten(definitions.figures()[number]))
 
 
 def has_any(paper: PaperWorkloads) -> bool:
@@ -135,7 +85,7 @@ def figure(paper: PaperWorkloads, number: int) -> Pictures:
 
 def _built(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     """Builds a panel of any kind except planes of trials."""
-    present = [one for one in members if _workload(paper, one)]
+    present = [one for one in members if paper.find(one)]
     missing = [one for one in members if one not in present]
     problems = [f"not in the store: {_names(missing)}"] if missing else []
     if not present:
@@ -205,12 +155,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
     lines = []
     problems = []
     for one in members:
-        workload = _workload(paper, one)
-        assert workload is not None, "the caller checks this"
-        key = (one.workload, one.target, one.first, one.split)
-        if key not in paper.lines:
-            paper.lines[key] = curve_fits.of_workload(workload, one.target, _rule(workload, one), _filter(one))
-        line = paper.lines[key]
+        line = paper.curve(one)
         line = line._replace(label=_label(one, line))
         name = one.series or "its line"
         if not line.drawable:
@@ -228,12 +173,12 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     problems = []
     counts = []
     for group in grouped(members, lambda one: (one.workload, one.split)).values():
-        workload = _workload(paper, group[0])
+        workload = paper.find(group[0])
         assert workload is not None, "the caller checks this"
         of_study = trials.of_commits(workload.commits, Target(group[0].metric, 0.0))  # errors have no target
         per_study = []
         for commit in workload.commits:
-            own = curves.trials_by_rule(of_study[commit.name], _rule(workload, group[0]), _filter(group[0]))
+            own = curves.trials_by_rule(of_study[commit.name], rule(workload, group[0]), trial_filter(group[0]))
             steps_looked_at = [_budget(one, commit) for one in group]
             per_study.append(trials.best_within(commit, group[0].metric, set(own["trial"]), steps_looked_at))
         counts += [own.trials for own in per_study if own.trials]
@@ -255,12 +200,12 @@ def _planes(paper: PaperWorkloads, panels: PanelLines) -> dict[GridPlace, BuiltP
     planes = {}
     built = {}
     for position, (one, *_) in panels.items():
-        workload = _workload(paper, one)
+        workload = paper.find(one)
         commits = [each for each in workload.commits if along(each.study) == one.batch_size] if workload else []
         if not workload or not commits:
             built[position] = BuiltPanel(None, [f"not in the store: {_names([one])} at batch size {one.batch_size:,}"])
             continue
-        strict = _rule(workload, one).strict
+        strict = rule(workload, one).strict
         (own, *_) = trials.of_commits(commits, one.target, strict=strict).values()
         points = tuning.place_trials(own.rows_in_k, across, up, _budget(one, commits[0]))
         if len(points.x):
@@ -281,25 +226,9 @@ def _budget(one: PaperLine, commit: Commit) -> float:
     return math.inf if one.step_budget is None else one.step_budget
 
 
-def _rule(workload: WorkloadStudies, one: PaperLine) -> Rule:
-    return Rule("released", one.first) if workload.recorded else MINIMUM
-
-
-def _filter(one: PaperLine) -> TrialFilter | None:
-    """Returns a filter that selects trials by the value of a metaparameter. A missing metaparameter counts as 0."""
-    if one.split is None:
-        return None
-    name, value = one.split
-
-    def has_value(rows: pd.DataFrame) -> np.ndarray:
-        return np.isclose(rows[name].fillna(0.0).to_numpy() if name in rows else np.zeros(len(rows)), value)
-
-    return has_value
-
-
 def _doubts(paper: PaperWorkloads, members: Sequence[PaperLine]) -> set[str]:
     """Returns the reasons why the imported data of a figure may not be the published ones."""
-    workloads = [_workload(paper, member) for member in members]
+    workloads = [paper.find(member) for member in members]
     commits = [commit for workload in workloads if workload and workload.recorded for commit in workload.commits]
     return {doubt for commit in commits for doubt in importer.doubts(commit)}
 
@@ -350,18 +279,6 @@ def _symbols(panels: PanelLines, built: Mapping[GridPlace, BuiltPanel]) -> list[
         alone = max(len(panel.lines) for panel in built.values()) == 1
         return steps.symbols(lines, alone=alone, perfect=any(one.perfect for one in _flatten(panels)))
     return []
-
-
-def _workload(paper: PaperWorkloads, one: PaperLine) -> WorkloadStudies | None:
-    dataset, model, optimizer = one.workload
-    last = dataset.rpartition("/")[2]
-    folder = LONGER if dataset.startswith(LONGER) else ""
-    names = [one.workload]
-    ours = MODELS.get(model, (model, model.replace(*FULLY_CONNECTED)))
-    for split, end, form, each in itertools.product(SPLITS, ENDS, FORMS, ours):
-        own = f"{folder}{split}{DATASETS.get(last, last)}{end}"
-        names.append((own, f"{each}{form}", OPTIMIZERS.get(optimizer, optimizer)))
-    return next((paper.workloads[name] for name in names if name in paper.workloads), None)
 
 
 def _flatten(panels: PanelLines) -> list[PaperLine]:

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.figures import batch_figures
-from analysis.fitting import curve_fits, fits
+from analysis.fitting import curve_fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import evidence, tuning
@@ -140,12 +140,12 @@ def _words(curve_trials: CurveTrials) -> str:
 
 
 def _fit_lines(points_fit: PointsFit) -> list[str]:
-    pays, efficient = fits.extents_in_words(points_fit)
+    pays, efficient = points_fit.extents_in_words
     lines = [
         f"pays up to: {pays}",
         f"efficient up to: {efficient}",
-        f"if a hyperbola, critical batch size: {fits.critical_in_words(points_fit)}",
-        f"verdict: {fits.verdict_in_words(points_fit)}",
+        f"if a hyperbola, critical batch size: {points_fit.critical_in_words}",
+        f"verdict: {points_fit.verdict_in_words}",
     ]
     fit = points_fit.fit
     if fit:

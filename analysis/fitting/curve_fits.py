@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis import workload_studies
 from analysis.columns import PAIRS as COLUMNS
-from analysis.fitting import confirmations, curves, fits, regimes
+from analysis.fitting import confirmations, curves, fit_tables, fits, regimes
 from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import PointsFit
@@ -189,7 +189,7 @@ def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
 @located
 def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
     """Returns a table with one row for each fit of each curve in a store: name, ``COLUMNS``, then ``fits.COLUMNS``."""
-    return fits.table(*rows(of_store(folder, request)))
+    return fit_tables.table(*rows(of_store(folder, request)))
 
 
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:

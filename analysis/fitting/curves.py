@@ -318,19 +318,7 @@ def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
 
 def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of ``Curve.trials``, including the steps of trials that reached their target."""
-    reached = rows["outcome"] == trials.REACHED
-    where = samples.coordinates(one.study.search.space, rows[one.metaparameters])
-    return pd.DataFrame(
-        {
-            "study": one.study.name,
-            "batch_size": along(one.study),
-            "budget_steps": max(1, int(one.rows["steps"].max())) if len(one.rows) else 1,
-            "trial": rows["trial"],
-            "steps_low": rows["steps_low"].where(reached),
-            "steps_high": rows["steps_high"].where(reached),
-            "point": pd.Series(where, rows.index, object),
-        }
-    )
+    return samples.outcomes(one, rows, max(1, int(one.rows["steps"].max())) if len(one.rows) else 1)
 
 
 def _refusal(curve: Curve, finished: pd.DataFrame, trial_counts: pd.Series) -> str:

@@ -173,20 +173,26 @@ def collect(studies: Iterable[StudyTrials]) -> Outcomes:
     """Collects the trials in a curve's studies that count for its target."""
     rows, apart, at_edge = [], {}, {}
     for own in studies:
-        table = own.rows[own.rows["role"] == "search"]
+        searched = own.rows[own.rows["role"] == "search"]
         apart[own.study.name] = _examples_apart(own.study)
-        reached = table["outcome"] == trials.REACHED
-        outcome = table[["trial", "steps_high"]].assign(
-            steps_low=table["steps_low"].where(reached),
-            study=own.study.name,
-            batch_size=along(own.study),
-            budget_steps=_budget(own.study, table),
-            point=pd.Series(coordinates(own.study.search.space, table[own.metaparameters]), table.index, object),
-        )
-        rows.append(outcome[reached | ~table["reason"].isin(REASONS_TO_RERUN)])
+        counts = (searched["outcome"] == trials.REACHED) | ~searched["reason"].isin(REASONS_TO_RERUN)
+        rows.append(outcomes(own, searched[counts], _budget(own.study, searched)))
         at_edge[along(own.study)] = None if own.study.search.pruning == "exact" else _at_edge(own)
     trials_of_target, notes = _bracketed(pd.concat(rows, ignore_index=True), apart)
     return Outcomes(trials_of_target.sort_values(["batch_size", "study", "trial"]), notes, at_edge)
+
+
+def outcomes(own: StudyTrials, rows: pd.DataFrame, budget_steps: int) -> pd.DataFrame:
+    """Returns some trials of a study in the format of ``Outcomes.trials``, before evaluations are known apart."""
+    reached = rows["outcome"] == trials.REACHED
+    return rows[["trial"]].assign(
+        steps_low=rows["steps_low"].where(reached),
+        steps_high=rows["steps_high"].where(reached),
+        study=own.study.name,
+        batch_size=along(own.study),
+        budget_steps=budget_steps,
+        point=pd.Series(coordinates(own.study.search.space, rows[own.metaparameters]), rows.index, object),
+    )
 
 
 def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:

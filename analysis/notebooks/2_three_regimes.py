@@ -33,8 +33,7 @@ from analysis.fitting import (
     coverage,
     curve_fits,
     extent_coverage,
-    fits,
-    noisy_quadratic,
+    fit_tables,
     regimes,
     simulation,
 )
@@ -81,7 +80,7 @@ picture.show(batch_figures.steps_to_target([one]))
 # %%
 answers = curve_fits.answers(one)
 pd.DataFrame(
-    [fits.extents_in_words(points_fit) for _, points_fit in answers],
+    [points_fit.extents_in_words for _, points_fit in answers],
     columns=["pays up to", "efficient up to"],
     index=[name for name, _ in answers],
 )
@@ -145,8 +144,8 @@ print(assumptions.listing(one.selected.checks))
 
 # %%
 names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
-table = fits.table(names, [one.selected for one in fitted])
-extents = [fits.extents_in_words(one.selected) for one in fitted]
+table = fit_tables.table(names, [one.selected for one in fitted])
+extents = [one.selected.extents_in_words for one in fitted]
 table["pays up to"], table["efficient up to"] = zip(*extents, strict=True)
 table[[*names, "pays up to", "efficient up to", "pays_halved_by", "efficient_halved_by"]]
 
@@ -160,7 +159,7 @@ counts.fillna(0).astype(int).rename_axis("verdict")
 # critical batch sizes follow, if the curves are hyperbolas.
 
 # %%
-table["critical batch size"] = [fits.hyperbola_in_words(one.selected) for one in fitted]
+table["critical batch size"] = [one.selected.hyperbola_in_words for one in fitted]
 table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
 
 # %%
@@ -188,21 +187,15 @@ Markdown(
 #   also the luckiest, especially with many trials and with the strong noise of small batch sizes.
 #
 # Measurements are always the second kind, a minimum over trials. The table shows the measured interval next to both.
+# The file holds the true answers, which the tests compute anew (`tests/analysis/fitting/noisy_quadratic.py`).
 
 # %%
 (quadratic, *_) = [each for each in fitted if (each.curve.dataset, each.curve.optimizer) == ("noise", "sgd")]
-by_size = {commit.study.batch_size: commit.study for commit in quadratic.curve.workload.commits}
-noisy = [by_size[size] for size in sorted(by_size)]
-tried = quadratic.selected.points.trials
-known = pd.DataFrame(
-    {
-        "batch size": [study.batch_size for study in noisy],
-        "by expectation": [noisy_quadratic.least_steps(study) for study in noisy],
-        f"best of {tried}": [noisy_quadratic.best_of(study, tried) for study in noisy],
-        "measured, low": quadratic.selected.points.low,
-        "measured, high": quadratic.selected.points.high,
-    }
-).set_index("batch size")
+truths = pd.read_csv(releases.ROOT / "analysis" / "notebooks" / "noisy_quadratic.csv", index_col="answer")
+critical = truths.pop("critical batch size")
+known = truths.T.rename_axis(index="batch size", columns=None).assign(
+    **{"measured, low": quadratic.selected.points.low, "measured, high": quadratic.selected.points.high}
+)
 known.round(0).astype(int)
 
 # %%
@@ -216,14 +209,15 @@ picture.show(batch_figures.steps_to_target([quadratic]))
 # Does the interval contain the truth?
 
 # %%
-truths = {"by expectation": None, f"best of {tried}": tried}
-critical = {name: noisy_quadratic.critical_batch_size(noisy[0], count) for name, count in truths.items()}
 low, high = quadratic.selected.fit.low, quadratic.selected.fit.high
 pd.DataFrame(
-    [(truth, low, high, low <= truth <= high) for truth in critical.values()],
-    columns=["true critical batch size", "interval, low", "interval, high", "contains it"],
-    index=list(critical),
-)
+    {
+        "true critical batch size": critical,
+        "interval, low": low,
+        "interval, high": high,
+        "contains it": critical.between(low, high),
+    }
+).rename_axis(index=None)
 
 # %% [markdown]
 # The interval is for the best of k trials and must contain that row nine times out of ten. It is not for the other
@@ -250,9 +244,9 @@ pd.DataFrame(
     [
         (
             largest,
-            *fits.extents_in_words(points_fit),
+            *points_fit.extents_in_words,
             points_fit.fit and points_fit.fit.critical_batch_size,
-            fits.critical_in_words(points_fit),
+            points_fit.critical_in_words,
             points_fit.reason,
         )
         for largest, points_fit in cut.items()

@@ -22,15 +22,17 @@
 # with the same number of trials. The networks and the data are small, so the results hold for these workloads only.
 
 # %%
+import numpy as np
 import pandas as pd
 from IPython.display import Markdown
+from scipy import stats
 
 from analysis import contradictions, releases, workload_studies
 from analysis.figures import batch_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import curve_fits, fits, search_growth, selection_bias
-from analysis.plotting import picture
-from analysis.trials import trials
+from analysis.fitting import curve_fits, fit_tables
+from analysis.plotting import picture, tuning
+from analysis.trials import metaparameters, trials
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
 STORE = releases.release()
@@ -65,8 +67,8 @@ table = pd.DataFrame(
         {
             "model": one.curve.model,
             "optimizer": one.curve.optimizer,
-            **dict(zip(fits.KEPT, fits.extents_in_words(one.selected), strict=False)),
-            "critical batch size": fits.hyperbola_in_words(one.selected),
+            **dict(zip(fit_tables.KEPT, one.selected.extents_in_words, strict=False)),
+            "critical batch size": one.selected.hyperbola_in_words,
             "E_min": one.selected.fit and one.selected.fit.e_min,
             "S_min": one.selected.fit and one.selected.fit.s_min,
             **contradictions.stated_interval(one.selected)._asdict(),
@@ -74,7 +76,7 @@ table = pd.DataFrame(
         for one in digits
     ]
 ).set_index(["model", "optimizer"])
-table[[*fits.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
+table[[*fit_tables.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
 
 # %% [markdown]
 # Which optimizers differ from plain gradient descent? Two critical batch sizes count as different if their 90 %
@@ -136,9 +138,38 @@ picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tup
 # %%
 chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])
 drawn = [curve_fits.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
-below = (
-    search_growth.table(drawn, up_to_critical=True).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
+rates = [metaparameters.metaparameter("learning_rate", log=True), metaparameters.effective_learning_rate()]
+points = pd.DataFrame(
+    [
+        (
+            one.curve.model,
+            one.curve.optimizer,
+            rate.label,
+            size,
+            np.log(rate.values(tuning.nearly_best(one, size))).mean(),
+            curve_fits.critical_batch_size(one.selected),
+        )
+        for one in drawn
+        for rate in rates[: 2 if "momentum" in one.curve.tuned else 1]
+        for size in one.best
+        if size in one.selected.points.usable().batch_size
+    ],
+    columns=["model", "optimizer", "rate", "batch_size", "ln_rate", "critical"],
 )
+tables = []
+for members in (points[~(points["batch_size"] > points["critical"])], points):
+    rows = {}
+    for names, one in members.groupby(["model", "optimizer", "rate"], sort=False):
+        rows[names] = {"batch_sizes": len(one)}
+        if len(one) >= 4:
+            line = stats.linregress(np.log(one["batch_size"]), one["ln_rate"])
+            half = stats.t.ppf(0.95, len(one) - 2) * line.stderr
+            low, high = line.slope - half, line.slope + half
+            agreeing = [rule for rule, power in tuning.POWERS.items() if low <= power <= high]
+            rows[names] |= {"power": line.slope, "power_low": low, "power_high": high}
+            rows[names]["agrees_with"] = ", ".join(agreeing) or "neither"
+    tables.append(pd.DataFrame.from_dict(rows, orient="index").rename_axis(["model", "optimizer", "rate"]))
+below, every = tables
 below.head(len(below))
 
 # %%
@@ -154,7 +185,6 @@ Markdown(
 # smaller here if the plateau was reached.
 
 # %%
-every = search_growth.table(drawn).drop(columns="dataset").set_index(["model", "optimizer", "rate"])
 pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every["power"]})
 
 # %% [markdown]
@@ -207,11 +237,19 @@ pd.DataFrame(ends, columns=["model", "optimizer", "at an edge"]).value_counts().
 # median is the *confirmed* value. The rule is in `results/rules/confirmation.py`.
 #
 # The effect is known exactly if all configurations are equal, because any lead of the selected trial is then luck. The
-# table shows 200 simulated searches of 64 trials: the selected value, the median that chose the trial, and the
-# confirmed value, each divided by the truth.
+# table shows 200 simulated searches of 64 trials: the selected value, the median that chose the trial among five, and
+# the confirmed value, each divided by the truth. The tests simulate the same with the code that reads a store
+# (`tests/analysis/fitting/selection_bias.py`).
 
 # %%
-selection_bias.bias(selection_bias.simulate(200)).to_frame("over the truth")
+rng = np.random.default_rng(0)
+search, choosing, reporting = (np.exp(0.15 * rng.standard_normal((200, *shape))) for shape in ((64,), (5, 3), (3,)))
+simulated = {
+    "selected": search.min(axis=1),
+    "median that chose": np.median(choosing, axis=2).min(axis=1),
+    "confirmed": np.median(reporting, axis=1),
+}
+pd.DataFrame(simulated).median().to_frame("over the truth")
 
 # %% [markdown]
 # The next table shows confirmed over selected steps in the release, by data set and in total. Ratios above 1 are the
@@ -220,11 +258,33 @@ selection_bias.bias(selection_bias.simulate(200)).to_frame("over the truth")
 # whose confirmed trial is the best one of the search.
 
 # %%
-ratios = selection_bias.ratios(fitted)
-selection_bias.summary(ratios)
+ratios = pd.DataFrame(
+    [
+        (one.curve.dataset, one.curve.optimizer, each.batch_size, each.ratio, each.chosen == each.best)
+        for one in fitted
+        for each in one.confirmations
+    ],
+    columns=["dataset", "optimizer", "batch_size", "ratio", "same"],
+)
+finite = ratios["ratio"].where(np.isfinite(ratios["ratio"]))
+ratios = ratios.assign(
+    studies=1,
+    never=finite.isna(),
+    ratio=finite,
+    small=finite.where(ratios["batch_size"] <= 16),
+    large=finite.where(ratios["batch_size"] > 16),
+)
+how = {"studies": "sum", "never": "sum", "ratio": "median", "small": "median", "large": "median", "same": "mean"}
+pd.concat([ratios.groupby("dataset", sort=False).agg(how), ratios.assign(dataset="all").groupby("dataset").agg(how)])
 
 # %%
-selection_bias.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
+digits_ratios = ratios[ratios["dataset"] == "digits"]
+pd.concat(
+    [
+        digits_ratios.groupby("optimizer", sort=False).agg(how),
+        digits_ratios.assign(optimizer="all").groupby("optimizer").agg(how),
+    ]
+)
 
 # %% [markdown]
 # If luck were the same at all batch sizes, the confirmed curve would be higher with an unchanged knee. Both curves are
@@ -233,9 +293,7 @@ selection_bias.summary(ratios[ratios["dataset"] == "digits"], by="optimizer")
 
 # %%
 both = curve_fits.moves(fitted).set_index(["dataset", "model", "optimizer"])
-words = [
-    [fits.critical_in_words(points_fit) for _, points_fit in curve_fits.answers(one)] for one in fitted if one.confirmed
-]
+words = [[points_fit.critical_in_words for _, points_fit in curve_fits.answers(one)] for one in fitted if one.confirmed]
 both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True)))
 
 # %%
@@ -260,7 +318,7 @@ Markdown(
 # k only. `python -m analysis fit --best-of 8,16,32,64,1024` prints the same table:
 
 # %%
-by_number = fits.table(*curve_fits.rows_by_k(fitted, [8, 16, 32, 64, 1024]))
+by_number = fit_tables.table(*curve_fits.rows_by_k(fitted, [8, 16, 32, 64, 1024]))
 names = ["dataset", "model", "optimizer", "target_value", "trials_per_point"]
 by_number[[*names, "pays_up_to", "critical_batch_size", "verdict"]]
 

@@ -65,8 +65,7 @@ print(*(factorizations.notes(measured) or ["no notes"]), sep="\n")
 picture.show(scaling_figures.epochs_against_cores(measured))
 
 # %%
-core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(measured)]
-(several, *_) = [one for one in core_fits if len(one.curve.members) > 1]
+(several, *_) = [curve for curve in core_counts.curves(measured) if len(curve.members) > 1]
 print(core_counts.as_text([several]))
 
 # %% [markdown]
@@ -108,7 +107,7 @@ pd.DataFrame(
 truth = pd.Series({"serial": 0.05, "parallel": 0.94, "communication": 0.01})
 counts = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
 lawful = truth["serial"] + truth["parallel"] / counts + truth["communication"] * (counts - 1)
-spread = scaling.spread([one.seconds for one in several.curve.members])
+spread = scaling.spread([one.seconds for one in several.members])
 noise = np.random.default_rng(0).normal(0, np.hypot(spread, scaling.BETWEEN_RUNS), len(counts))
 fit = scaling.fit(counts, lawful * np.exp(noise), spread)
 estimates = pd.DataFrame([fit.serial, fit.parallel, fit.communication], index=truth.index).assign(truth=truth)
@@ -138,7 +137,7 @@ picture.show(recall_figures.recall([one for one, count in zip(measured, ways, st
 # but not bit by bit.
 
 # %%
-members = several.curve.members
+members = several.members
 pd.DataFrame(
     [(one.study.cores, one.result("recall_20"), one.result("recall_50"), one.result("objective")) for one in members],
     columns=["cores", "recall@20", "recall@50", "objective"],

@@ -33,8 +33,8 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases, text
-from analysis.figures import batch_figures, definitions, shallue2018
-from analysis.fitting import curve_fits, fits
+from analysis.figures import batch_figures, definitions, paper_workloads, shallue2018
+from analysis.fitting import curve_fits, fit_tables, points_file
 from analysis.plotting import picture
 from results import store
 from results.papers import published_numbers
@@ -60,16 +60,18 @@ published_numbers.points().drop_duplicates("source").set_index("source")[["citat
 # %%
 file = Path(SCRATCH.name) / "figure1.csv"
 points[["panel", "batch_size", "steps"]].to_csv(file, index=False)
-names, points_fits = fits.of_file(file)
-extents = pd.DataFrame([fits.extents_in_words(one) for one in points_fits], columns=["pays up to", "efficient up to"])
+names, points_fits = points_file.of_file(file)
+extents = pd.DataFrame([one.extents_in_words for one in points_fits], columns=["pays up to", "efficient up to"])
 names.join(extents).set_index("panel")
 
 # %% [markdown]
 # These answers hold whatever the shape of the curve. If the curves are hyperbolas, their critical batch sizes are:
 
 # %%
-figure1 = names.assign(**{"critical batch size": [fits.hyperbola_in_words(one) for one in points_fits]})
-figure1.join(fits.table(names, points_fits)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index("panel")
+figure1 = names.assign(**{"critical batch size": [one.hyperbola_in_words for one in points_fits]})
+figure1.join(fit_tables.table(names, points_fits)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index(
+    "panel"
+)
 
 # %% [markdown]
 # ## MLPerf's reference convergence points
@@ -97,11 +99,11 @@ summary = pd.DataFrame(
     {
         **{name: [getattr(one.curve, name) for one in reference] for name in naming},
         "batch sizes": [len(one.curve.batch_sizes) for one in reference],
-        "pays up to": [fits.extents_in_words(one.selected)[0] for one in reference],
-        "efficient up to": [fits.extents_in_words(one.selected)[1] for one in reference],
-        "critical batch size": [fits.critical_in_words(one.selected) for one in reference],
+        "pays up to": [one.selected.extents_in_words[0] for one in reference],
+        "efficient up to": [one.selected.extents_in_words[1] for one in reference],
+        "critical batch size": [one.selected.critical_in_words for one in reference],
         "verdict": [one.selected.verdict for one in reference],
-        "doubts": [", ".join(fits.doubts(one.selected)) for one in reference],
+        "doubts": [", ".join(one.selected.doubts) for one in reference],
     }
 )
 no_extent = pd.Series([one.selected.extents is None for one in reference])
@@ -177,7 +179,7 @@ pd.DataFrame(
 # curves are above the diamonds at some batch sizes.
 
 # %%
-studies = shallue2018.of_store(folder)
+studies = paper_workloads.of_store(folder)
 picture.show(shallue2018.figure(studies, 1))
 
 # %% [markdown]
@@ -212,11 +214,11 @@ lines = [
 ]
 statements = pd.DataFrame(
     [
-        (source, workload, *fits.extents_in_words(one), fits.hyperbola_in_words(one), *one.extents.pays[1:])
+        (source, workload, *one.extents_in_words, one.hyperbola_in_words, *one.extents.pays[1:])
         for source, workload, one in lines
         if one.extents
     ],
-    columns=["source", "workload", *fits.KEPT, "low", "high", "verdict"],
+    columns=["source", "workload", *fit_tables.KEPT, "low", "high", "verdict"],
 )
 statements = statements.dropna(subset="low").sort_values("low", ignore_index=True)
 statements.drop(columns=["low", "high", "verdict"])

@@ -25,7 +25,7 @@ from analysis import releases
 from analysis.cores import core_counts, factorizations
 from analysis.figures import payoff_figures
 from analysis.fitting import curve_fits
-from analysis.payoff import answers
+from analysis.payoff import answers, subjects, tables
 from analysis.plotting import picture
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
@@ -44,7 +44,7 @@ STORE = releases.release()
 ENDS = ["", "_low", "_high"]
 PAYS = [f"batch_size{end}" for end in ENDS]
 EFFICIENT = [f"efficient_batch_size{end}" for end in ENDS]
-published = answers.table(answers.answers(answers.of_paper("shallue2018")))
+published = tables.table(answers.answers(subjects.of_paper("shallue2018")))
 published[["dataset", "model", *PAYS, "batch_verdict", *EFFICIENT]]
 
 # %% [markdown]
@@ -73,9 +73,9 @@ chosen = [one for one in fitted if one.curve.optimizer in ("sgd", "adam")]
 picture.show(payoff_figures.of_curves(chosen))
 
 # %%
-found = answers.answers(answers.of_curves(chosen))
+found = answers.answers(subjects.of_curves(chosen))
 columns = ["optimizer", "estimate", *PAYS, "batch_verdict", "predicted_devices", "predicted_verdict"]
-answers.table(found)[columns]
+tables.table(found)[columns]
 
 # %% [markdown]
 # One factorization ran on one real core and on two. Two core counts show a speed-up but cannot determine a law. All
@@ -86,8 +86,8 @@ measured = factorizations.load(STORE)
 picture.show(payoff_figures.of_factorizations(measured))
 
 # %%
-cores = answers.answers(answers.of_core_curves(core_counts.curves(measured)))
-answers.times_table([one for one in cores if one.measured and len(one.measured.devices) > 1])[
+cores = answers.answers(subjects.of_core_curves(core_counts.curves(measured)))
+tables.times_table([answer for answer in cores if len(answer.pay_offs["measured"].devices) > 1])[
     ["dataset", "model", "devices", "measured_seconds", "measured_device_hours", "measured_on_front"]
 ]
 

@@ -26,7 +26,7 @@ import pandas as pd
 
 from analysis import next_runs, releases
 from analysis.figures import payoff_figures
-from analysis.fitting import curve_fits, fits
+from analysis.fitting import curve_fits, fit_tables
 from analysis.plotting import picture
 from results.importers.runs import importer, run_map, suggestion
 
@@ -86,7 +86,7 @@ importer.run(
 
 # %%
 curves = curve_fits.of_store(FOLDER / "store")
-table = fits.table(*curve_fits.rows(curves))
+table = fit_tables.table(*curve_fits.rows(curves))
 names = ["optimizer", "pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict", "efficient_up_to", "reason"]
 table[names]
 

@@ -19,12 +19,13 @@ from scipy.special import ndtri, stdtrit
 
 from analysis import text
 from analysis.cores.scaling import BETWEEN_RUNS
-from analysis.fitting import fits
+from analysis.fitting import points_file
 from analysis.fitting.fits import PointsFit
 from analysis.payoff import time_to_target
 from analysis.payoff.step_times import UPPER, Basis
 from analysis.payoff.time_to_target import Gains, PayOff
 from results.aliases import Json, Strings
+from results.bad_input import number_of
 
 SYSTEM = ["devices", "batch_size", "system"]  # columns that identify a system of one device kind
 NOISELESS = 1e-12  # runs with a smaller variance of ln seconds are copies or rounded, so it is not their spread
@@ -75,17 +76,12 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
     They are the seconds to target, the seconds to the previous evaluation, and the seconds to target as reported by the
     run (if any).
     """
-    rows = rows.copy()
     default: Json = {"seconds_before_first_step": 0.0, "seconds_to_target": np.nan, "system": ""}
     default["steps_low"] = rows["steps"]
-    for name, value in default.items():
-        if name not in rows:
-            rows[name] = value
-    before, each = rows["seconds_before_first_step"], rows["seconds_per_step"]
-    rows["seconds"] = before + rows["steps"] * each
-    rows["earliest"] = before + rows["steps_low"] * each
-    rows["stated"] = rows["seconds_to_target"].fillna(rows["seconds"])
-    return rows
+    rows = rows.assign(**{name: value for name, value in default.items() if name not in rows})
+    before, per_step = rows["seconds_before_first_step"], rows["seconds_per_step"]
+    rows = rows.assign(seconds=before + rows["steps"] * per_step, earliest=before + rows["steps_low"] * per_step)
+    return rows.assign(stated=rows["seconds_to_target"].fillna(rows["seconds"]))
 
 
 def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
@@ -102,8 +98,8 @@ def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes
         notes += (f"no two runs of a system differ, so the spread of runs is assumed to be {BETWEEN_RUNS:.0%}",)
     result = []
     for kind, own in rows.groupby("device_kind", sort=True):
-        systems = [_system(each, width) for _, each in own.groupby(SYSTEM, dropna=False, sort=True)]
-        arrays = dict(zip(_System._fields, np.array(systems, np.float64).T, strict=True))
+        systems = [_system(runs, width) for _, runs in own.groupby(SYSTEM, dropna=False, sort=True)]
+        arrays = {str(name): numbers.to_numpy(np.float64) for name, numbers in pd.DataFrame(systems).items()}
         remarks = (*notes, *_remarks(own, len(systems)))
         result.append(KnownTimes(str(kind), own["basis"].iloc[0], by, notes=remarks, **arrays))
     return result
@@ -119,47 +115,33 @@ def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
     return float(stdtrit(free, UPPER)) * math.sqrt(squares / free), True
 
 
-class _System(NamedTuple):
-    """The numbers for one system, with the same names and order as in ``KnownTimes``."""
-
-    devices: float
-    batch_size: float
-    seconds: float
-    stated: float
-    before: float
-    runs: float
-    below: float
-    above: float
-
-
-def _system(own: pd.DataFrame, width: float) -> _System:
+def _system(runs: pd.DataFrame, width: float) -> dict[str, float]:
     """Pools the runs of one system. ``width`` is the 90 % bound on the error of ln seconds of one run."""
-    names = ("seconds", "stated", "earliest", "seconds_before_first_step", "seconds_per_step")
-    total, stated, earliest, before, each = (own[name].to_numpy(np.float64) for name in names)
-    middle, every = float(np.median(total)), np.concatenate([total, stated])
-    pooled = width / math.sqrt(len(own))
-    spacing = math.log(middle / max(float(np.median(earliest)), 1e-9 * middle))
+    medians = runs[["seconds", "stated", "earliest", "seconds_before_first_step"]].median()
+    middle, every = float(medians["seconds"]), runs[["seconds", "stated"]].to_numpy(np.float64)
+    pooled = width / math.sqrt(len(runs))
+    spacing = math.log(middle / max(float(medians["earliest"]), 1e-9 * middle))
     below, above = max(pooled, math.log(middle / every.min())), max(pooled, math.log(every.max() / middle))
     step_below, step_above = 0.0, 0.0
-    if {"low", "high"} <= set(own):
-        step_below = float(np.median(np.log(each / own["low"].to_numpy(np.float64))))
-        step_above = float(np.median(np.log(own["high"].to_numpy(np.float64) / each)))
-    return _System(
-        float(own["devices"].iloc[0]),
-        float(own["batch_size"].iloc[0]),
-        middle,
-        float(np.median(stated)),
-        float(np.median(before)),
-        len(own),
-        math.hypot(below, spacing, step_below),
-        math.hypot(above, step_above),
-    )
+    if {"low", "high"} <= set(runs):
+        step_below = float(np.median(np.log(runs["seconds_per_step"] / runs["low"])))
+        step_above = float(np.median(np.log(runs["high"] / runs["seconds_per_step"])))
+    return {
+        "devices": runs["devices"].iloc[0],
+        "batch_size": runs["batch_size"].iloc[0],
+        "seconds": middle,
+        "stated": medians["stated"],
+        "before": medians["seconds_before_first_step"],
+        "runs": len(runs),
+        "below": math.hypot(below, spacing, step_below),
+        "above": math.hypot(above, step_above),
+    }
 
 
 def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
     """Returns notes on a device kind's runs: the number of pooled runs, and runs whose reported time is longer."""
     basis = own["basis"].iloc[0]
-    words = [f"{basis}: {len(own)} run{_s(len(own))} of {systems} system{_s(systems)}, with given steps"]
+    words = [f"{basis}: {number_of(len(own), 'run')} of {number_of(systems, 'system')}, with given steps"]
     longer = own[np.abs(own["seconds"] / own["stated"] - 1) > DIFFERENT]
     if len(longer):
         most = (longer["stated"] / longer["seconds"]).max() - 1
@@ -168,10 +150,6 @@ def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
             "which the intervals include"
         )
     return words
-
-
-def _s(count: int) -> str:
-    return "s" if count > 1 else ""
 
 
 def pay_off(times: KnownTimes, gain: float) -> PayOff:
@@ -204,7 +182,7 @@ def curve(rows: pd.DataFrame) -> PointsFit:
     """Fits steps to target against batch size, using the median over all runs at each batch size on any system."""
     rows = seconds(rows)
     medians = rows.groupby("batch_size")[["steps_low", "steps"]].median().reset_index()
-    return fits.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
+    return points_file.of_steps(medians["batch_size"], medians["steps"], medians["steps_low"])
 
 
 def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
@@ -217,10 +195,8 @@ def hyperbola(rows: pd.DataFrame) -> tuple[float, float]:
     batch_size, steps = (rows[name].to_numpy(np.float64) for name in ("batch_size", "steps"))
     slope, start = np.polyfit(batch_size, batch_size * steps, 1)
     rate, plateau = np.polyfit(1 / batch_size, steps, 1)
-    found = [
-        top / bottom if top > 0 and bottom > 0 else float("nan") for top, bottom in ((start, slope), (rate, plateau))
-    ]
-    return min(found), max(found)
+    ratios = [top / bottom if min(top, bottom) > 0 else math.nan for top, bottom in ((start, slope), (rate, plateau))]
+    return min(ratios), max(ratios)
 
 
 def critical(rows: pd.DataFrame, steps: PointsFit) -> str:
@@ -236,6 +212,6 @@ def critical(rows: pd.DataFrame, steps: PointsFit) -> str:
     if np.isnan(high) or not beyond > 1:
         return ""
     return (
-        f"critical batch size: {fits.critical_in_words(steps)}. A hyperbola through all runs has it at "
+        f"critical batch size: {steps.critical_in_words}. A hyperbola through all runs has it at "
         f"{text.number(low)} to {text.number(high)}, which extrapolates {beyond:.1f}-fold or more"
     )

@@ -234,10 +234,9 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
     """Returns a factorization's seconds per epoch on real cores as step times, or None if they are missing."""
     if not curve.members:
         return None
-    hardware = curve.representative.hardware
-    of_epochs = spread([one.seconds for one in curve.members])
+    of_epochs = spread([member.seconds for member in curve.members])
     widths = np.full(len(curve.members), float(ndtri(UPPER)) * math.hypot(of_epochs, BETWEEN_RUNS))
-    kind = (hardware.device_kind if hardware else None) or "unknown"
+    kind = curve.representative.device or "unknown"
     nothing = np.full(len(curve.members), np.nan)
     return StepTimes(kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.zeros(2))
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
 
-from analysis.fitting import fits, regimes
+from analysis.fitting import regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curves import Points
 from analysis.fitting.fits import PointsFit
@@ -277,7 +277,7 @@ def ring(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) 
     if fit is None or extents is None or extents.pays.verdict != "identified":
         return
     size = np.array([extents.pays.best])
-    dashes = IN_DOUBT if fits.extent_doubts(points_fit) else "solid"
+    dashes = IN_DOUBT if points_fit.search_doubts else "solid"
     options: Look = {"s": 12**2, "facecolors": "none", "linewidths": 1.4, "linestyles": [dashes], "zorder": 5}
     ax.scatter(size, regimes.curve(fit, size) / factor, edgecolors=style.color, **options)
 

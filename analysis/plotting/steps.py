@@ -105,14 +105,14 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
 def _answers(members: Sequence[CurveFits], style: Style, *, alone: bool) -> list[Artist]:
     """Returns the legend for *pays up to* and, in panels with only one line, for critical batch sizes."""
     fitted = [own for one in members for _, own in curve_fits.answers(one)]
-    extents_in_doubt = any(fits.extent_doubts(one) for one in fitted)
+    extents_in_doubt = any(one.search_doubts for one in fitted)
     words = "pays up to [90 % interval]" + (", dashed if in doubt" if extents_in_doubt else "")
     if not alone:
         ring: Look = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.2}
         return [Line2D([], [], label=words, markeredgecolor=style.color, linestyle="none", **ring)]
     entries: list[Artist] = [Line2D([], [], label=words, color=style.color, linewidth=2, marker="|", markersize=6)]
     identified = [one for one in fitted if one.verdict == "identified"]
-    for in_doubt in sorted({bool(fits.doubts(one)) for one in identified}):
+    for in_doubt in sorted({bool(one.doubts) for one in identified}):
         label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
         entries.append(Line2D([], [], linestyle="none", label=label, **draw.diamond(style.color, in_doubt=in_doubt)))
     return entries

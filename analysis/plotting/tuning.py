@@ -10,9 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import text
-from analysis.fitting import fits
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.search_growth import NEARLY, POWERS
 from analysis.plotting import draw, ticks, verdicts
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
@@ -20,6 +18,8 @@ from analysis.plotting.ticks import Ends
 from analysis.trials import trials
 from analysis.trials.metaparameters import Quantity
 
+NEARLY = 1.25  # maximum ratio to the fewest steps for trials that are nearly as good
+POWERS = {"linear rule": 1.0, "square-root rule": 0.5}  # power of the batch size in rules of thumb
 DASHES: Look = {"linear rule": (0, (5, 2)), "square-root rule": (0, (1.5, 1.5))}
 CRITICAL: Look = {"color": "#8A8A8A", "linewidth": 0.9, "linestyle": (0, (8, 2, 1, 2))}
 STYLE = draw.STYLES[0]
@@ -60,7 +60,8 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
         best = one.best
         sizes = np.array(sorted(best), np.float64)
         value = np.array([quantity.values(best[int(size)].to_frame().T)[0] for size in sizes])
-        low, high = np.array([_nearly(one, int(size), quantity) for size in sizes]).T
+        values = [quantity.values(nearly_best(one, int(size))) for size in sizes]
+        low, high = (np.array([nan_end(rates) for rates in values]) for nan_end in (np.nanmin, np.nanmax))
         draw.batch_size_axis(ax, sizes, unit=one.curve.unit)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
@@ -73,7 +74,7 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
                 ax.plot(sizes, scaled, color=INK, linestyle=DASHES[name], linewidth=1.0)
         fit = one.selected.fit
         if fit is not None and one.selected.verdict == "identified":
-            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(fits.doubts(one.selected))))
+            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(one.selected.doubts)))
         ax.set_ylabel(quantity.label)
 
     return Panel(title, onto)
@@ -102,18 +103,18 @@ def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
         looks = DASHES.items()
         entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
     identified = [one.selected for one in lines if one.selected.verdict == "identified"]
-    for in_doubt in sorted({bool(fits.doubts(one)) for one in identified}):
+    for in_doubt in sorted({bool(one.doubts) for one in identified}):
         label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
         entries.append(Line2D([], [], label=label, **_critical(in_doubt=in_doubt)))
     return entries
 
 
-def _nearly(one: CurveFits, batch_size: int, quantity: Quantity) -> Ends:
+def nearly_best(one: CurveFits, batch_size: int) -> pd.DataFrame:
+    """Returns the rows of the trials that needed at most ``NEARLY`` times the fewest steps at a batch size."""
     rows = one.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
     reached = rows["outcome"] == "reached"
-    values = quantity.values(rows[reached & (steps <= NEARLY * steps[reached].min())])
-    return float(np.nanmin(values)), float(np.nanmax(values))
+    return rows[reached & (steps <= NEARLY * steps[reached].min())]
 
 
 def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:

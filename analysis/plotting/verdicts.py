@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from analysis.fitting import fits, regimes
-from analysis.fitting.extents import UNKNOWN, Extent
+from analysis.fitting import regimes
+from analysis.fitting.extents import Extent
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import draw
 from analysis.plotting.draw import INK, Look
@@ -33,12 +33,12 @@ class LabelledFit(NamedTuple):
     @property
     def pays(self) -> Extent:
         """The extent up to which doubling pays off."""
-        return self.points_fit.extents.pays if self.points_fit.extents else UNKNOWN
+        return self.points_fit.pays
 
     @property
     def in_doubt(self) -> bool:
         """Whether the data contradict an assumption about the search that this answer depends on."""
-        return bool(fits.extent_doubts(self.points_fit))
+        return bool(self.points_fit.search_doubts)
 
 
 def label_fits(selected: PointsFit, confirmed: PointsFit | None) -> list[LabelledFit]:
@@ -127,7 +127,7 @@ def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -
         return
     height = 0.05
     for one in reversed(labelled):
-        words = f"pays up to {fits.pays_in_words(one.points_fit)}"
+        words = f"pays up to {one.points_fit.pays_in_words}"
         height += APART * _answer(ax, one, height, f"{one.label}: {words}" if one.label else words)
 
 
@@ -139,8 +139,8 @@ def _knee(ax: Axes, one: LabelledFit, size: float) -> None:
     fit, verdict = one.points_fit.fit, one.points_fit.verdict
     if fit is None or verdict == "not_identified":
         return
-    label = f"{KNEE}:\n{one.label} {fits.hyperbola_in_words(one.points_fit)}".replace("\n ", "\n")
-    look: Look = draw.diamond(one.color, in_doubt=bool(fits.doubts(one.points_fit))) | {"markersize": size}
+    label = f"{KNEE}:\n{one.label} {one.points_fit.hyperbola_in_words}".replace("\n ", "\n")
+    look: Look = draw.diamond(one.color, in_doubt=bool(one.points_fit.doubts)) | {"markersize": size}
     look |= {"linestyle": "none", "label": label, "zorder": 5}
     if verdict != "identified":
         ax.plot([], [], **look | {"marker": ">" if verdict == "at_least" else "<"})
@@ -156,7 +156,7 @@ def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
     for row, one in enumerate(reversed(labelled)):
         interval(ax, one, 0.035 + 0.045 * row, 6)
-        pays = fits.pays_in_words(one.points_fit)
+        pays = one.points_fit.pays_in_words
         words = f"{one.label} {pays}" if len(labelled) > 1 else f"pays up to\n{pays}"
         up = 0.035 + 0.045 * len(labelled) + 0.075 * row
         ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)

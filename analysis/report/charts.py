@@ -64,20 +64,9 @@ class LegendChart(NamedTuple):
 
 def assign_marks(names: Iterable[str]) -> dict[str, Mark]:
     """Returns a mark for each name. Once all colours are used, colours repeat with other shapes."""
-    count = len(SHAPES)
-    marks = (
-        Mark(f"var(--series-{i})", SHAPES[(i + again) % count]) for again in itertools.count() for i in range(count)
-    )
+    places = (divmod(i, len(SHAPES)) for i in itertools.count())
+    marks = (Mark(f"var(--series-{i})", SHAPES[(i + turn) % len(SHAPES)]) for turn, i in places)
     return dict(zip(dict.fromkeys(names), marks, strict=False))
-
-
-def scales(series: Mapping[str, Mark]) -> tuple[Json, Json]:
-    """Returns the colour and shape scales of a chart."""
-    names = list(series)
-    return (
-        {"domain": names, "range": [mark.color for mark in series.values()]},
-        {"domain": names, "range": [mark.shape for mark in series.values()]},
-    )
 
 
 def swatch(mark: Mark) -> Html:
@@ -95,13 +84,14 @@ def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -
       group_numbers: number of each study's filter group, by study name.
     """
     keys = [tag("span", swatch(mark), tag("span", name), class_="key") for name, mark in chart.marks.items()]
-    name = chart_name(chart.title, chart.goal)
     items = [tag("li", words) for words in chart.conclusions]
     return tag(
         "article",
         tag("h3", chart.title),
         tag("p", chart.goal, class_="goal"),
-        tag("div", class_="chart small", data_chart=str(i), role="group", aria_label=name),
+        tag(
+            "div", class_="chart small", data_chart=str(i), role="group", aria_label=chart_name(chart.title, chart.goal)
+        ),
         tag("div", *keys, class_="chips"),
         tag("ul", *items, class_="said") if items else "",
         class_="panel",
@@ -116,7 +106,7 @@ def chart_section(
     charts_before: int,
     charts: Sequence[LegendChart],
     notes: Sequence[str],
-    own: Html,
+    studies_table: Html,
     about: str,
 ) -> Html:
     """Returns a section with charts, notes and a table.
@@ -127,12 +117,11 @@ def chart_section(
       charts_before: number of preceding charts on the page.
       charts: charts to show.
       notes: notes below the charts.
-      own: table of the studies.
+      studies_table: table of the studies.
     """
     group_numbers = {one.study.name: group_number for group_number, one in studies}
     panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
-    words = [tag("p", note, class_="note") for note in notes]
-    content = [tag("div", *panels, class_="panels"), *words, own]
+    content = [tag("div", *panels, class_="panels"), *(tag("p", note, class_="note") for note in notes), studies_table]
     return section(name, title, *content, about=about, groups=group_numbers.values())
 
 
@@ -205,6 +194,7 @@ def steps(series: Mapping[str, Mark], across: Ends, up: Ends, unit: str, height:
 def _behind(own: Channels) -> list[Json]:
     """Returns layers for the regimes, perfect scaling, fits with regions, *pays up to* and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
+    pays = {"type": "rule", "strokeWidth": 3}
     ring = {"type": "point", "shape": "circle", "size": 260, "strokeWidth": 1.4}
     diamond = {"type": "point", "shape": "diamond", "size": 90, "strokeWidth": 1.4, "opacity": 1}
     hollow = {"condition": {"test": "datum.open", "value": PAPER}, "value": INK}
@@ -216,14 +206,7 @@ def _behind(own: Channels) -> list[Json]:
         layer("perfect", rule | {"strokeDash": [6, 4], "strokeWidth": 1.3}, **own.between),
         layer("knees", rule | {"strokeDash": [2, 3]}, **own.at, y2={"value": {"expr": "height"}}),
         layer("fits", clipped | {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone, opacity=DIMMED),
-        layer(
-            "pays",
-            {"type": "rule", "strokeWidth": 3},
-            x=own.x,
-            x2={"field": "x2"},
-            y={"value": {"expr": "height - 7"}},
-            strokeDash=DASHED,
-        ),
+        layer("pays", pays, x=own.x, x2={"field": "x2"}, y={"value": {"expr": "height - 7"}}, strokeDash=DASHED),
         layer("knees", diamond, **own.at, fill=hollow, stroke={"value": INK}) | {"name": "diamonds"},
         layer("rings", ring | {"filled": False}, **own.at, stroke=own.tone, opacity=DIMMED, strokeDash=DASHED),
     ]
@@ -323,7 +306,15 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
 
 def channels(series: Mapping[str, Mark], x: Json, y: Json) -> Channels:
     """Returns the encodings of positions, and of the colour and shape of each series."""
-    tone, form = ({"field": "series", "type": "nominal", "scale": scale, "legend": None} for scale in scales(series))
+    tone, form = (
+        {
+            "field": "series",
+            "type": "nominal",
+            "scale": {"domain": list(series), "range": [mark[i] for mark in series.values()]},
+            "legend": None,
+        }
+        for i in range(2)  # colour and shape
+    )
     return Channels(x, y, tone, form)
 
 

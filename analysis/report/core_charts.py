@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis import text
 from analysis.cores import core_counts, factorizations
-from analysis.cores.core_counts import CoreCurve, CoreCurveFit
+from analysis.cores.core_counts import CoreCurve
 from analysis.cores.factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
@@ -37,32 +37,29 @@ def _curves(studies: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
     """Yields charts of seconds per epoch against cores, one per data size and device. Emulated cores are omitted."""
-    alike: dict[tuple[str, str], list[CoreCurveFit]] = {}
+    alike: dict[tuple[str, str], list[CoreCurve]] = {}
     for curve in _curves(studies):
-        hardware = curve.representative.hardware
-        device = (hardware.device_kind if hardware else None) or "an unknown device"
-        alike.setdefault((labels.size(curve.representative), device), []).append(core_counts.of_curve(curve))
-    for (size, device), core_fits in alike.items():
-        names = labels.distinguish([one.curve.representative for one in core_fits], always=2)
+        device = curve.representative.device or "an unknown device"
+        alike.setdefault((labels.size(curve.representative), device), []).append(curve)
+    for (size, device), curves in alike.items():
+        names = labels.distinguish([curve.representative for curve in curves], always=2)
+        named = list(zip(names, curves, strict=True))
         mark_of = charts.assign_marks(names)
-        points = [row for name, one in zip(names, core_fits, strict=True) for row in _timed(name, one)]
-        fits = [row for name, one in zip(names, core_fits, strict=True) for row in _law(name, one)]
+        points = [row for name, curve in named for row in _timed(name, curve)]
+        fits = [row for name, curve in named for row in _law(name, curve)]
         across = ticks.limits([row["x"] for row in points], 0.4, 0.4, least=2)
         up = ticks.limits([row[end] for row in points for end in ("low", "high")], 0.6, 0.5)
-        ideal = [_ideal(one, across) for one in core_fits]
-        conclusions = [f"{name}: {_verdict(one)}" for name, one in zip(names, core_fits, strict=True)]
+        dataset = curves[0].representative.study.dataset
         yield LegendChart(
             f"Seconds per epoch on {device}",
-            labels.line(
-                core_fits[0].curve.representative.study.dataset, size, "medians, with the middle half of the epochs"
-            ),
+            labels.line(dataset, size, "medians, with the middle half of the epochs"),
             mark_of,
             {
                 "spec": charts.cores(mark_of, across, up),
-                "always": {"points": points, "fits": fits, "perfect": ideal},
+                "always": {"points": points, "fits": fits, "perfect": [_ideal(curve, across) for curve in curves]},
             },
-            [one for each in core_fits for one in each.curve.members],
-            conclusions,
+            [member for curve in curves for member in curve.members],
+            [f"{name}: {_verdict(curve)}" for name, curve in named],
         )
 
 
@@ -154,34 +151,34 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
     return LegendChart(title, goal, mark_of, {"spec": spec, "always": {"points": rows}}, group, conclusions)
 
 
-def _verdict(core_fit: CoreCurveFit) -> str:
+def _verdict(curve: CoreCurve) -> str:
     """Returns the verdict on a curve over cores as one paragraph."""
-    return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(core_fit)).replace("\n", " ")
+    return re.sub(r"\n(?=[A-Z])", ". ", scaling_figures.verdict(curve)).replace("\n", " ")
 
 
-def _timed(name: str, core_fit: CoreCurveFit) -> Iterator[Json]:
-    for one, middle in zip(core_fit.curve.members, core_fit.curve.seconds.tolist(), strict=True):
-        low, high = np.quantile(one.seconds, (0.25, 0.75)).tolist()
-        count = labels.span([len(one.seconds)], "epoch")
+def _timed(name: str, curve: CoreCurve) -> Iterator[Json]:
+    for member, middle in zip(curve.members, curve.seconds.tolist(), strict=True):
+        low, high = np.quantile(member.seconds, (0.25, 0.75)).tolist()
+        count = labels.span([len(member.seconds)], "epoch")
         spread = f"median of {count}, middle half {text.number(low)} … {text.number(high)}"
         lines = [
             name,
-            f"cores: {one.study.cores}",
+            f"cores: {member.study.cores}",
             f"seconds per epoch: {text.number(middle)}, {spread}",
-            f"Recall@20: {one.result('recall_20'):.4f}",
-            f"study: {one.study.name}",
+            f"Recall@20: {member.result('recall_20'):.4f}",
+            f"study: {member.study.name}",
         ]
-        point = {"x": one.study.cores, "y": middle, "low": low, "high": high}
+        point = {"x": member.study.cores, "y": middle, "low": low, "high": high}
         yield {"series": name, "label": "\n".join(lines)} | {k: float(f"{v:.5g}") for k, v in point.items()}
 
 
-def _law(name: str, core_fit: CoreCurveFit) -> Iterator[Json]:
-    if core_fit.fit:
-        across = np.geomspace(core_fit.curve.cores[0], core_fit.curve.cores[-1], 41)
-        for x, y in zip(across.tolist(), core_fit.fit.seconds(across).tolist(), strict=True):
+def _law(name: str, curve: CoreCurve) -> Iterator[Json]:
+    if curve.fit:
+        across = np.geomspace(curve.cores[0], curve.cores[-1], 41)
+        for x, y in zip(across.tolist(), curve.fit.seconds(across).tolist(), strict=True):
             yield {"series": name, "x": float(f"{x:.5g}"), "y": float(f"{y:.5g}")}
 
 
-def _ideal(core_fit: CoreCurveFit, across: Ends) -> Json:
-    work = float(core_fit.curve.seconds[0] * core_fit.curve.cores[0])
+def _ideal(curve: CoreCurve, across: Ends) -> Json:
+    work = float(curve.seconds[0] * curve.cores[0])
     return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}

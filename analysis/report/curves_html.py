@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from analysis.fitting import assumptions, curve_fits, fits
+from analysis.fitting import assumptions, curve_fits, fit_tables
 from analysis.fitting.extents import GAIN
 from analysis.fitting.fits import PointsFit
 from analysis.fitting.shapes import Check, CheckOutcome
@@ -56,7 +56,9 @@ READING = (
     "regimes, and the critical batch size, if the curve is a hyperbola, as a diamond (hollow if in doubt)."
 )
 OF_WORKLOADS = " ".join(
-    "\n".join([fits.MEANING.format(gain=f"{100 * GAIN:g}", shape=fits.SHAPE[False]), fits.LIMITS]).split("\n")
+    "\n".join(
+        [fit_tables.MEANING.format(gain=f"{100 * GAIN:g}", shape=fit_tables.SHAPE[False]), fit_tables.LIMITS]
+    ).split("\n")
 ).replace("`fit --checks`", "the checks of each fit")
 
 
@@ -122,7 +124,7 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
         of = f", {name}" if len(answers) > 1 else ""
-        pays, efficient = fits.extents_in_words(points_fit)
+        pays, efficient = points_fit.extents_in_words
         paragraphs += [
             tag("p", f"Pays up to{of}: {pays}. Efficient up to: {efficient}."),
             tag("p", _hyperbola(points_fit, of)),
@@ -135,8 +137,8 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
 
 def _hyperbola(points_fit: PointsFit, of: str) -> str:
     """Returns a sentence on the critical batch size, with its verdict."""
-    words = fits.critical_in_words(points_fit)
-    return f"If a hyperbola, critical batch size{of}: {words} ({fits.verdict_in_words(points_fit)})."
+    words = points_fit.critical_in_words
+    return f"If a hyperbola, critical batch size{of}: {words} ({points_fit.verdict_in_words})."
 
 
 def _regimes(points_fit: PointsFit, name: str = "") -> Html:
@@ -187,7 +189,7 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
 
 def _legend(fitted: Sequence[PointsFit]) -> Html:
     """Returns explanations of all doubts that occur in the table."""
-    found = {name for points_fit in fitted for name in fits.doubts(points_fit)}
+    found = {name for points_fit in fitted for name in points_fit.doubts}
     pairs = [(words, assumptions.FINDINGS[name]) for name, words in DOUBTS.items() if name in found]
     if not pairs:
         return Html("")
@@ -231,25 +233,22 @@ def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
     """Returns a cell with *pays up to* (as text and as a bar), *efficient up to* and the critical batch size."""
     if points_fit is None or not len(points_fit.points.batch_size):
         return Cell("", "", "number")
-    pays, efficient = fits.extents_in_words(points_fit)
-    verdict = points_fit.extents.pays.verdict if points_fit.extents else "not_identified"
-    look = f"{verdict} in_doubt" if fits.extent_doubts(points_fit) and verdict != "not_identified" else verdict
+    pays, efficient = points_fit.extents_in_words
+    verdict = points_fit.pays.verdict
+    look = f"{verdict} in_doubt" if points_fit.search_doubts and verdict != "not_identified" else verdict
     parts = [tag("b", pays, class_=f"verdict {look}"), _extent(points_fit, ends)]
     parts += [tag("small", f"efficient up to {efficient}")] if points_fit.extents else []
-    doubts = [DOUBTS[name] for name in fits.doubts(points_fit)]
+    doubts = [DOUBTS[name] for name in points_fit.doubts]
     if points_fit.verdict != "not_identified":
-        critical = f"if a hyperbola, critical batch size {fits.critical_in_words(points_fit)}"
-        parts += [
-            tag("small", f"{critical} ({fits.verdict_in_words(points_fit)})", class_="in_doubt" if doubts else "")
-        ]
+        critical = f"if a hyperbola, critical batch size {points_fit.critical_in_words}"
+        parts += [tag("small", f"{critical} ({points_fit.verdict_in_words})", class_="in_doubt" if doubts else "")]
     parts += [tag("small", f"in doubt: {', '.join(doubts)}")] if doubts else []
     return Cell(join(parts), _place(points_fit), "number")
 
 
 def _place(points_fit: PointsFit) -> float | str:
     """Returns the number by which cells are sorted: the best value of *pays up to*, or else its bound."""
-    pays = points_fit.extents.pays[:3] if points_fit.extents else ()
-    return next((value for value in pays if math.isfinite(value)), "")
+    return next((number for number in points_fit.pays[:3] if math.isfinite(number)), "")
 
 
 def _extent(points_fit: PointsFit, ends: Ends) -> Html:
@@ -263,7 +262,7 @@ def _extent(points_fit: PointsFit, ends: Ends) -> Html:
     return tag(
         "div",
         *bar,
-        class_="extent in_doubt" if fits.extent_doubts(points_fit) else "extent",
+        class_="extent in_doubt" if points_fit.search_doubts else "extent",
         aria_hidden="true",
         title=f"logarithmic axis from batch size {ends[0]:,} to {ends[1]:,}",
     )

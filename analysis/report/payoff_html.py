@@ -7,10 +7,10 @@ from analysis.cores import core_counts
 from analysis.cores.factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.extents import GAIN
-from analysis.fitting.fits import PointsFit
-from analysis.payoff import answers
+from analysis.payoff import answers, subjects
 from analysis.payoff.answers import Answer
-from analysis.payoff.time_to_target import LastDoubling
+from analysis.payoff.step_times import MEASURED, PREDICTED
+from analysis.payoff.time_to_target import PayOff
 from analysis.report.markup import Cell, Html, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 from results import definitions, progress
@@ -39,42 +39,42 @@ def payoff(
 
     ``report`` is called with progress lines.
     """
-    subjects = [(number, answers.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
+    numbered = [(number, subjects.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
     numbers = {one.study.name: number for number, one in factorizations}
     for curve in core_counts.curves([one for _, one in factorizations]):
-        subjects.append((numbers[curve.representative.study.name], answers.of_core_curves([curve])))
-    tracked = progress.track(subjects, "report: payoff", " curves", report)
-    found = [(number, one) for number, own in tracked for one in answers.answers(own)]
+        numbered.append((numbers[curve.representative.study.name], subjects.of_core_curves([curve])))
+    tracked = progress.track(numbered, "report: payoff", " curves", report)
+    found = [(number, answer) for number, members in tracked for answer in answers.answers(members)]
     if not found:
         return Html("")
-    rows = [_row(number, one) for number, one in found]
+    rows = [_row(number, answer) for number, answer in found]
     return section("payoff", TITLE, table(TITLE, PAYOFF, rows), about=ABOUT, groups=[number for number, _ in found])
 
 
-def _row(group_number: int, one: Answer) -> Html:
-    title = one.subject.title
+def _row(group_number: int, answer: Answer) -> Html:
+    title = answer.subject.title
     cells: list[Cell | str] = [
         Cell(tag("span", title), title),
-        *(_last(pay_off.last if pay_off else None) for pay_off in (one.measured, one.predicted)),
-        _extent(one),
-        one.device_kind,
+        *(_last(answer.pay_offs.get(basis)) for basis in (MEASURED, PREDICTED)),
+        _extent(answer),
+        answer.device_kind,
     ]
     return row(cells, data_groups=str(group_number))
 
 
-def _last(last: LastDoubling | None) -> Cell:
+def _last(pay_off: PayOff | None) -> Cell:
     """Returns a cell with the answer as text. It is sorted by the best value or, if that is missing, by the bound."""
-    if last is None:
+    if pay_off is None:
         return Cell("", "", "number")
-    stated = [value for value in (last.best, last.low, last.high) if not math.isnan(value)]
-    return Cell(last.in_words(), stated[0] if stated else "", "number")
+    stated = [number for number in pay_off.last[:3] if not math.isnan(number)]
+    return Cell(pay_off.last.in_words(), stated[0] if stated else "", "number")
 
 
 def _extent(answer: Answer) -> Cell:
     """Returns a cell with *pays up to* as text, with the same sort order as ``_last``. Empty for a factorization."""
-    curve = answer.subject.steps
-    if not isinstance(curve, PointsFit):
+    curve = answer.subject.curve
+    if curve is None:
         return Cell("", "", "number")
-    stated = [value for value in answer.pays[:3] if not math.isnan(value)]
-    words = fits.extent_in_words(answer.pays, in_doubt=bool(fits.extent_doubts(curve)))
+    stated = [number for number in answer.pays[:3] if not math.isnan(number)]
+    words = fits.extent_in_words(answer.pays, in_doubt=bool(curve.search_doubts))
     return Cell(words, stated[0] if stated else "", "number")

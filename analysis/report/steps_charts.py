@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.figures import pages
-from analysis.fitting import curve_fits, fits, regimes
+from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks, verdicts
 from analysis.plotting.ticks import Ends
@@ -134,13 +133,13 @@ def _fitted(
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
         focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
     focused["regimes"] += [own | row for row in _regimes(fit, across)]
-    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
-    dashes = {"doubt": 1} if fits.extent_doubts(points_fit) else {}
+    pays = points_fit.pays
+    dashes = {"doubt": 1} if points_fit.search_doubts else {}
     if pays.verdict == "identified":
         several["rings"].append(own | {"x": pays.best, "y": float(regimes.curve(fit, np.array(pays.best)))} | dashes)
     if points_fit.verdict == "identified":
         at = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
-        focused["knees"].append(own | at | ({"open": 1} if fits.doubts(points_fit) else {}))
+        focused["knees"].append(own | at | ({"open": 1} if points_fit.doubts else {}))
     if pays.verdict != "not_identified":
         low, high = np.nan_to_num(pays.low, nan=across[0]), np.nan_to_num(pays.high, nan=across[1])
         first, last = (float(np.clip(end, *across)) for end in (low, high))

@@ -11,10 +11,9 @@ import pandas as pd
 from analysis import text, workload_studies
 from analysis.figures import definitions, requests
 from analysis.figures.requests import FigureRequest
-from analysis.fitting import curve_fits, fits, regimes
+from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
 from analysis.fitting.curve_fits import CurveFits
-from analysis.fitting.extents import UNKNOWN
 from analysis.fitting.fits import PointsFit
 from analysis.plotting.ticks import Ends
 from analysis.trials import rerun_targets, trials
@@ -109,7 +108,7 @@ def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, floa
     Returns:
       The positions, or None if both ends are open. The best value is None if it is beyond the data.
     """
-    pays = points_fit.extents.pays if points_fit.extents else UNKNOWN
+    pays = points_fit.pays
     if pays.verdict == "not_identified":
         return None
 
@@ -123,7 +122,7 @@ def extent(points_fit: PointsFit, ends: Ends) -> tuple[float, float | None, floa
 def pays(goal: WorkloadRow) -> str:
     """Returns the selected *pays up to*, such as ``96 [64, 210]``, or an empty string if there is no curve."""
     fitted = goal.fitted
-    return fits.extents_in_words(fitted.selected)[0] if fitted and fitted.drawable else ""
+    return fitted.selected.extents_in_words[0] if fitted and fitted.drawable else ""
 
 
 def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:

@@ -124,6 +124,11 @@ def _group(label: str, name: str, low: float, high: float) -> TrialGroup:
     return TrialGroup(label, lambda rows: (_values(rows, name) >= low) & (_values(rows, name) <= high))
 
 
+def near(name: str, value: float) -> Callable[[pd.DataFrame], np.ndarray]:
+    """Returns a function that selects trials by a value of a metaparameter, bool[n]. A missing one counts as 0."""
+    return lambda rows: np.isclose(_values(rows, name), value)
+
+
 def _values(rows: pd.DataFrame, name: str) -> np.ndarray:
     return rows[name].fillna(0.0).to_numpy(np.float64) if name in rows else np.zeros(len(rows))
 

@@ -61,8 +61,8 @@ def mesh(topology: str, shape: Mapping[str, int | None]) -> Mesh:
       BadInput: the topology does not exist, or the TPU compiler is not installed.
     """
     devices = np.array(sorted(topologies.devices(topology), key=lambda device: (device.process_index, device.id)))
-    known = math.prod(size for size in shape.values() if size is not None)
-    sizes = [size if size is not None else len(devices) // known for size in shape.values()]
+    product = math.prod(size for size in shape.values() if size is not None)
+    sizes = [size if size is not None else len(devices) // product for size in shape.values()]
     auto = tuple(AxisType.Auto for _ in sizes)
     return Mesh(devices[: math.prod(sizes)].reshape(sizes), tuple(shape), axis_types=auto)
 
@@ -87,16 +87,16 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
     seconds = time.process_time() - began
     text = program.as_text()
     assert text is not None
-    found = hlo.read(text).check()
-    return CompilationResult(True, hlo.peak_bytes(program), found=found, program=program, processor_seconds=seconds)
+    contents = hlo.read(text).check()
+    return CompilationResult(True, hlo.peak_bytes(program), found=contents, program=program, processor_seconds=seconds)
 
 
 def refused(message: str, argument_bytes: float) -> CompilationResult:
     """Parses the compiler's message about a program that does not fit. Returns the needed and the usable bytes."""
     why = " ".join(message.split())[:400]
     sizes = [_size(number, unit) for number, unit in _SIZE.findall(why)]
-    if whole := re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", why):
-        return CompilationResult(False, _size(whole[1], whole[2]), _size(whole[3], whole[4]), why)
+    if usage := re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", why):
+        return CompilationResult(False, _size(usage[1], usage[2]), _size(usage[3], usage[4]), why)
     if "HLO temporaries" in why and len(sizes) == 2:
         return CompilationResult(False, argument_bytes + sizes[0], sizes[1], why)
     return CompilationResult(False, why=why)

@@ -75,24 +75,24 @@ def costs(
     pieces = [] if pieces is None else pieces
     program = functools.lru_cache(KEPT)(program)
     part = None if part is None else functools.lru_cache(KEPT)(part)
-    found: dict[int, ProgramCost] = {}
+    costs_by_size: dict[int, ProgramCost] = {}
     left = [sorted(sizes)]
     while left:
-        own = left.pop()
-        first, last = own[0], own[-1]
-        known = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
-        if known is None and len(own) < FEWEST:
-            found |= {size: counted(program(size), parameters) for size in own if size not in found}
+        span = left.pop()
+        first, last = span[0], span[-1]
+        covering = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
+        if covering is None and len(span) < FEWEST:
+            costs_by_size |= {size: counted(program(size), parameters) for size in span if size not in costs_by_size}
             continue
-        if known is None and _is_affine(own, program, part):
-            known = Piece(first, last, program(first), program(last))
-            pieces.append(known)
-        if known is None:
-            middle = len(own) // 2
-            left += [own[: middle + 1], own[middle:]]
+        if covering is None and _is_affine(span, program, part):
+            covering = Piece(first, last, program(first), program(last))
+            pieces.append(covering)
+        if covering is None:
+            middle = len(span) // 2
+            left += [span[: middle + 1], span[middle:]]
         else:
-            found |= _between(own, known, parameters)
-    return found
+            costs_by_size |= _between(span, covering, parameters)
+    return costs_by_size
 
 
 def outline(jaxpr: Any) -> Outline:
@@ -126,10 +126,10 @@ def _is_affine(sizes: Sequence[int], program: Program, part: Program | None) -> 
             return False
         inside = sizes[1:-1]
         for size in random.Random(first).sample(inside, min(CHECKED, len(inside))):
-            there = outline(part(size))
-            if there.operations != ends[0].operations:
+            middle = outline(part(size))
+            if middle.operations != ends[0].operations:
                 return False
-            (a, b), c = (each.dimensions for each in ends), there.dimensions
+            (a, b), c = (end.dimensions for end in ends), middle.dimensions
             if not np.array_equal((c - a) * (last - first), (b - a) * (size - first)):
                 return False
     return outline(program(first)).operations == outline(program(last)).operations
@@ -140,9 +140,9 @@ def _between(sizes: Sequence[int], piece: Piece, parameters: int) -> dict[int, P
     first, last = piece.first, piece.last
     ends = counted(piece.few, parameters), counted(piece.more, parameters)
     held = jaxpr_cost.held_bytes_between(piece.few, piece.more, (np.array(sizes) - first) / (last - first))
-    found = {}
+    costs_by_size = {}
     for size, peak in zip(sizes, held, strict=True):
-        both = zip(*(map(int, each.work) for each in ends), strict=True)
-        work = [(one * (last - size) + other * (size - first)) // (last - first) for one, other in both]
-        found[size] = ProgramCost(Work(work[0], *map(float, work[1:])), round(peak), ends[0].equations)
-    return found
+        both = zip(*(map(int, end.work) for end in ends), strict=True)
+        work = [(low * (last - size) + high * (size - first)) // (last - first) for low, high in both]
+        costs_by_size[size] = ProgramCost(Work(work[0], *map(float, work[1:])), round(peak), ends[0].equations)
+    return costs_by_size

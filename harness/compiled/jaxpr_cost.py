@@ -49,16 +49,16 @@ def of(jaxpr: Any, parameters: int = 0) -> Work:
       parameters: number of leading arguments that are weights.
     """
     program = _open(jaxpr)
-    return _work(program, [at < parameters for at in range(len(program.invars))])[0]
+    return _work(program, [i < parameters for i in range(len(program.invars))])[0]
 
 
 def equations(jaxpr: Any) -> int:
     """Returns the number of operations in the text of a program. The compiler processes each of them once."""
-    found = 0
+    count = 0
     for equation in _open(jaxpr).eqns:
         inner = list(jaxprs_in_params(equation.params))
-        found += sum(map(equations, inner)) if inner else 1
-    return found
+        count += sum(map(equations, inner)) if inner else 1
+    return count
 
 
 def held_bytes(jaxpr: Any) -> int:
@@ -69,7 +69,7 @@ def held_bytes(jaxpr: Any) -> int:
     because of copies. If the program is partitioned across devices, the result is the peak memory of one device.
     """
     program = _open(jaxpr)
-    return int(max(_peak([each], _bytes_of_one, given=True) for each in list(_shares(program)) or [program]))
+    return int(max(_peak([share], _bytes_of_one, given=True) for share in list(_shares(program)) or [program]))
 
 
 def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
@@ -116,25 +116,27 @@ def _work(jaxpr: Any, given: Sequence[bool]) -> tuple[Work, list[bool]]:
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         params = equation.params
-        known = [not isinstance(var, Literal) and var in weights for var in equation.invars]
-        inner = [_open(each) for each in jaxprs_in_params(params)]
+        are_weights = [not isinstance(var, Literal) and var in weights for var in equation.invars]
+        inner = [_open(program) for program in jaxprs_in_params(params)]
         if inner and name not in _APART:
             # The last arguments are those of the inner program. A condition has the choice before them.
-            within = [_work(each, [*[False] * len(each.invars), *known][len(known) :]) for each in inner]
-            works = [work for work, _ in within]
+            inner_works = [
+                _work(program, [*[False] * len(program.invars), *are_weights][len(are_weights) :]) for program in inner
+            ]
+            works = [work for work, _ in inner_works]
             if name == "cond":
-                own = _of_branches(works)
+                added = _of_branches(works)
             else:
-                own = functools.reduce(Work.plus, works).times(params["length"] if name == "scan" else 1)
-            for _, results in within:
+                added = functools.reduce(Work.plus, works).times(params["length"] if name == "scan" else 1)
+            for _, results in inner_works:
                 weights |= {var for var, is_weight in zip(equation.outvars, results, strict=False) if is_weight}
         else:
-            if known and known[0] and name in _MOVES:
+            if are_weights and are_weights[0] and name in _MOVES:
                 weights.add(equation.outvars[0])
             if name in _FREE:
                 continue
-            own = _of_operation(equation, name, known)
-        total = total.plus(own)
+            added = _of_operation(equation, name, are_weights)
+        total = total.plus(added)
     return total, [not isinstance(var, Literal) and var in weights for var in jaxpr.outvars]
 
 
@@ -143,10 +145,12 @@ def _of_branches(works: Sequence[Work]) -> Work:
 
     This matters for convolutions: their branch for CPUs copies windows into a larger matrix.
     """
-    most = max(works, key=lambda each: each.bytes)
-    least = min((each for each in works if each.bytes > each.other_bytes), key=_in_matmuls, default=most)
-    flops = max(each.flops for each in works)
-    return least._replace(flops=flops, other_bytes=most.bytes - _in_matmuls(least), operations=most.operations)
+    largest = max(works, key=lambda each: each.bytes)
+    smallest = min((work for work in works if work.bytes > work.other_bytes), key=_in_matmuls, default=largest)
+    flops = max(work.flops for work in works)
+    return smallest._replace(
+        flops=flops, other_bytes=largest.bytes - _in_matmuls(smallest), operations=largest.operations
+    )
 
 
 def _in_matmuls(work: Work) -> float:
@@ -193,26 +197,26 @@ def _peak(programs: Sequence[Any], size: _Size, *, given: bool) -> Any:
     """
     first = programs[0]
     last: dict[Any, int] = {}
-    for at, equation in enumerate(first.eqns):
-        last |= {var: at for var in equation.invars if not isinstance(var, Literal)}
+    for i, equation in enumerate(first.eqns):
+        last |= {var: i for var in equation.invars if not isinstance(var, Literal)}
     last |= {var: len(first.eqns) for var in first.outvars if not isinstance(var, Literal)}
     arguments = {*first.invars, *first.constvars}
-    held = sum(size(same) for same in _same(programs, _arguments)) if given else 0
+    held = sum(size(counterparts) for counterparts in _same(programs, _arguments)) if given else 0
     peak = held
     sizes = {}  # of live arrays
     ends: dict[int, list[Any]] = {}
-    for var, at in last.items():
-        ends.setdefault(at, []).append(var)
-    for at, equations in enumerate(zip(*(program.eqns for program in programs), strict=True)):
-        inner = zip(*(map(_open, jaxprs_in_params(each.params)) for each in equations), strict=True)
-        within = [_peak(each, size, given=False) for each in inner]
-        for same in _same(equations, operator.attrgetter("outvars")):
-            if same[0] in last:
-                sizes[same[0]] = size(same)
+    for var, i in last.items():
+        ends.setdefault(i, []).append(var)
+    for i, equations in enumerate(zip(*(program.eqns for program in programs), strict=True)):
+        inner = zip(*(map(_open, jaxprs_in_params(level.params)) for level in equations), strict=True)
+        peaks = [_peak(level, size, given=False) for level in inner]
+        for counterparts in _same(equations, operator.attrgetter("outvars")):
+            if counterparts[0] in last:
+                sizes[counterparts[0]] = size(counterparts)
         out = sum(sizes[var] for var in equations[0].outvars if var in last)
-        for each in (*within, out):
-            peak = np.maximum(peak, held + each)
-        held = held + out - sum(sizes.pop(var) for var in ends.get(at, ()) if var not in arguments)
+        for level in (*peaks, out):
+            peak = np.maximum(peak, held + level)
+        held = held + out - sum(sizes.pop(var) for var in ends.get(i, ()) if var not in arguments)
     return peak
 
 
@@ -265,6 +269,6 @@ def _products_of_convolution(equation: Any) -> int:
         params["rhs_dilation"],
         strict=True,
     )
-    for i, k, o, stride, (before, _), spread, apart in dimensions:
-        products *= hlo.taps(lhs[i], out[o], rhs[k], stride, before, spread, apart)
+    for i, k, o, stride, (before, _), spread, window in dimensions:
+        products *= hlo.taps(lhs[i], out[o], rhs[k], stride, before, spread, window)
     return products

@@ -23,16 +23,16 @@ def check(topology: str) -> None:
     """Raises BadInput for an invalid slice, such as v5e:2x2x2. (v5e chips are linked in only two directions.)"""
     version, colon, chips = topology.partition(":")
     if colon and version not in DIRECTIONS:
-        known = nearest(version, DIRECTIONS)
+        suggestion = nearest(version, DIRECTIONS)
         raise BadInput(
-            f"unknown TPU version {version!r}: {known}. Only TPUs can be compiled for without being attached. For a "
-            "GPU, use device=NAME devices=N, such as device=h100 devices=8."
+            f"unknown TPU version {version!r}: {suggestion}. Only TPUs can be compiled for without being attached. "
+            "For a GPU, use device=NAME devices=N, such as device=h100 devices=8."
         )
     directions = DIRECTIONS.get(version, 2)
     example = f"{version if colon or version in DIRECTIONS else 'v5e'}:{'x'.join(['2', '2', '1'][:directions])}"
     if not re.fullmatch("x".join([r"[1-9]\d*"] * directions), chips):
-        along = "two directions" if directions == 2 else "three directions"
-        raise BadInput(f"{topology!r} is not a TPU slice. Give its chips along {along}, such as {example}.")
+        directions_text = "two directions" if directions == 2 else "three directions"
+        raise BadInput(f"{topology!r} is not a TPU slice. Give its chips along {directions_text}, such as {example}.")
 
 
 def count(topology: str) -> int:
@@ -47,7 +47,7 @@ def chips(devices: "Iterable[jax.Device]") -> list[int] | None:
     places = [getattr(device, "coords", None) for device in devices]
     if any(place is None for place in places):
         return None
-    return [len(set(along)) for along in zip(*places, strict=True)]
+    return [len(set(coordinates)) for coordinates in zip(*places, strict=True)]
 
 
 def has_compiler() -> bool:
@@ -71,12 +71,12 @@ def devices(topology: str) -> "list[jax.Device]":
 
     os.environ |= {name: os.environ.get(name, value) for name, value in _ENVIRONMENT.items()}
     try:
-        found = described.get_topology_desc(platform="tpu", topology_name=topology).devices
+        slice_devices = described.get_topology_desc(platform="tpu", topology_name=topology).devices
     except Exception as error:  # the library raises exceptions of various types
         chips = topology.partition(":")[2].split("x")
-        if any(int(each) % 2 for each in chips[:2]) and math.prod(map(int, chips)) > 0:
+        if any(int(size) % 2 for size in chips[:2]) and math.prod(map(int, chips)) > 0:
             why = "hosts have 2x2 chips, so the number along the first two directions must be even"
         else:
             why = " ".join(str(error).split())[:200]
         raise BadInput(f"no slice {topology}: {why}") from None
-    return list(found)
+    return list(slice_devices)

@@ -23,17 +23,19 @@ HALVES = ("row half", "column half")
 
 def counts(study: Factorization, source: Source, settings: Settings) -> Counts:
     """Counts the costs of an epoch (one step of the study) and of the objective on one core."""
-    of = outline.outline(_size(study, source), study.cores, study)
+    outlined = outline.outline(_size(study, source), study.cores, study)
     mesh: Any = AbstractMesh((study.cores,), (AXIS,), (AxisType.Auto,))
     # The fused kernel is an opaque C++ call. XLA's program does the same work.
     als = dataclasses.replace(study, kernel="xla")
-    programs = {name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(of, mesh, als).items()}
-    work = {name: _without_scores(jaxpr_cost.of(each)) for name, each in programs.items()}
-    held = max(jaxpr_cost.held_bytes(each) for each in programs.values())
+    programs = {
+        name: jax.make_jaxpr(call)(*given) for name, (call, given) in outline.calls(outlined, mesh, als).items()
+    }
+    work = {name: _without_scores(jaxpr_cost.of(jaxpr)) for name, jaxpr in programs.items()}
+    held = max(jaxpr_cost.held_bytes(jaxpr) for jaxpr in programs.values())
     return Counts(
         step=work[HALVES[0]].plus(work[HALVES[1]]),
         evaluation=work["objective"],
-        parameters=sum(of.sizes) * study.dim,
+        parameters=sum(outlined.sizes) * study.dim,
         held_bytes=held,
         equations=sum(map(jaxpr_cost.equations, programs.values())),
         devices=study.cores,
@@ -52,28 +54,29 @@ def verdict(study: Factorization, source: Source, settings: Settings, topology: 
 
     If the slice has more devices than the study has cores, the study uses the first devices, and the others are idle.
     """
-    there = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
-    if study.cores > there:
-        raise BadInput(f"cores={study.cores}: topology={topology} has {there}. Use cores={there} at most.")
-    on = ahead_of_time.mesh(topology, {AXIS: study.cores})
+    available = ahead_of_time.mesh(topology, {AXIS: None}).devices.size
+    if study.cores > available:
+        raise BadInput(f"cores={study.cores}: topology={topology} has {available}. Use cores={available} at most.")
+    mesh = ahead_of_time.mesh(topology, {AXIS: study.cores})
     als = dataclasses.replace(study, kernel="xla")
-    of = outline.outline(_size(study, source), study.cores, als)
-    programs = outline.calls(of, on, als)
-    found = None
-    for name, other in (HALVES, HALVES[::-1]):
+    outlined = outline.outline(_size(study, source), study.cores, als)
+    programs = outline.calls(outlined, mesh, als)
+    result = None
+    exchange = "all_to_all" if outlined.work[0].sends else "all_gather"
+    for name, opposite in (HALVES, HALVES[::-1]):
         call, given = programs[name]
-        own = ahead_of_time.verdict(
+        half = ahead_of_time.verdict(
             ahead_of_time.make(functools.partial(call.lower, *given), jaxpr_cost.device_bytes(given)),
-            on,
-            beside=jaxpr_cost.device_bytes(programs[other][1][2]),  # arrays of the other half stay in memory
+            mesh,
+            beside=jaxpr_cost.device_bytes(programs[opposite][1][2]),  # arrays of the other half stay in memory
             lanes=1,
-            how=f"{name} on {number_of(study.cores, 'core')}, {'all_to_all' if of.work[0].sends else 'all_gather'}",
-        )._replace(devices=there, shards=study.cores)
-        found = own if found is None else _both(found, own)
-        if not own.fits:
-            return found
-    assert found is not None
-    return found
+            how=f"{name} on {number_of(study.cores, 'core')}, {exchange}",
+        )._replace(devices=available, shards=study.cores)
+        result = half if result is None else _both(result, half)
+        if not half.fits:
+            return result
+    assert result is not None
+    return result
 
 
 def _both(one: Verdict, two: Verdict) -> Verdict:
@@ -82,7 +85,7 @@ def _both(one: Verdict, two: Verdict) -> Verdict:
     totals = summed((*one.exchanges, *two.exchanges))
 
     def together(name: str) -> float | None:
-        values = [getattr(each, name) for each in (one, two)]
+        values = [getattr(verdict, name) for verdict in (one, two)]
         return None if None in values else sum(values)
 
     return larger._replace(

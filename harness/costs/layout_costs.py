@@ -1,7 +1,5 @@
 """Computes one device's share of the costs of a layout's step, from shapes or by compiling for a topology."""
 
-import functools
-
 import jax
 
 from harness.compiled import ahead_of_time, jaxpr_cost, topologies
@@ -22,19 +20,19 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
     Matmuls, memory and collectives of decoders follow from closed forms, which include repeated work. For other models,
     all devices are assumed to share the work and the memory evenly, and collectives are unknown.
     """
-    one = layouts.laid(study, source)
-    step = layouts.whole_step(one)
-    jaxpr = jax.make_jaxpr(step.step)(step.carry, step.batch(study.batch_size), layouts.SEED)
-    share = one.mesh.size
-    whole = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(step.carry.params)))
-    copies = one.mesh.get(one.layout.get("batch", ""), 1)  # devices with other examples, which read the same weights
-    work = whole.times(1 / share)._replace(
-        weight_bytes=copies * whole.weight_bytes / share, operations=whole.operations
-    )
+    laid_out = layouts.laid(study, source)
+    step = laid_out.on_one_device().on(jax.devices())
+    jaxpr = step.jaxpr(study.batch_size)
+    mesh = laid_out.mesh
+    share = mesh.size
+    total = jaxpr_cost.of(jaxpr, len(jax.tree.leaves(step.carry.params)))
+    copies = mesh.get(laid_out.layout.get("batch", ""), 1)  # devices with other examples, which read the same weights
+    weight_bytes = copies * total.weight_bytes / share
+    work = total.times(1 / share)._replace(weight_bytes=weight_bytes, operations=total.operations)
     held = jaxpr_cost.held_bytes(jaxpr) / share
     exchanges = None
     if study.dataset == COUNTING and study.rematerialization in REMATERIALIZATIONS:
-        closed = _closed_form(study, one)
+        closed = _closed_form(study, laid_out)
         exchanges = tuple(Exchange(*key, *sums) for key, sums in sorted(closed.totals.items()))
         work = closed.work._replace(other_bytes=work.other_bytes, operations=work.operations)
         held = closed.argument_bytes + closed.activation_bytes
@@ -48,17 +46,17 @@ def counts(study: LayoutStudy, source: Source, settings: Settings) -> Counts:
         precision=study.precision,
         least_bytes=held,
         exchanges=exchanges,
-        mesh=tuple(one.mesh.items()),
+        mesh=tuple(mesh.items()),
     )
 
 
-def _closed_form(study: LayoutStudy, one: LaidOutStudy) -> Costs:
+def _closed_form(study: LayoutStudy, laid_out: LaidOutStudy) -> Costs:
     shape = Shape(**study.model_options)
     return closed_form(
-        one.sizes,
+        laid_out.sizes,
         shapes.parameters(shape),
-        one.mesh,
-        one.layout,
+        laid_out.mesh,
+        laid_out.layout,
         width=2 if study.precision == "bfloat16" else 4,
         rematerialized=study.rematerialization == "full",
         joined=True,
@@ -69,15 +67,14 @@ def _closed_form(study: LayoutStudy, one: LaidOutStudy) -> Costs:
 
 def verdict(study: LayoutStudy, source: Source, settings: Settings, topology: str) -> Verdict:
     """Compiles a step for a topology. A mesh smaller than the slice uses the first devices, and the others are idle."""
-    one = layouts.laid(study, source)
+    laid_out = layouts.laid(study, source)
+    mesh = laid_out.mesh
     devices = topologies.devices(topology)
-    if one.mesh.size > len(devices):
-        there = number_of(len(devices), "device")
-        raise BadInput(f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but topology={topology} has {there}")
-    step = one.on(devices)
-    given = step.carry, step.batch(study.batch_size)
-    lower = functools.partial(step.lowered, study.batch_size)
-    made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
-    how = f"1 trial on {number_of(one.mesh.size, 'device')}, {study.layout_label}"
-    found = ahead_of_time.verdict(made, step.on, beside=0.0, lanes=1, how=how)
-    return found._replace(devices=len(devices), shards=one.mesh.size)
+    if mesh.size > len(devices):
+        count = number_of(len(devices), "device")
+        raise BadInput(f"mesh {str(mesh)!r} has {mesh.size} devices, but topology={topology} has {count}")
+    step = laid_out.on(devices)
+    made = step.compiled_ahead(study.batch_size)
+    how = f"1 trial on {number_of(mesh.size, 'device')}, {study.layout_label}"
+    result = ahead_of_time.verdict(made, step.on, beside=0.0, lanes=1, how=how)
+    return result._replace(devices=len(devices), shards=mesh.size)

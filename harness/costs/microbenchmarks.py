@@ -59,8 +59,8 @@ def write(device_kind: str, found: Fields) -> Path:
 
 def read(device_kind: str) -> Json | None:
     """Returns the stored measurements of a device kind, or None if it has not been probed."""
-    found = read_json(place(device_kind))
-    return found if found is not None and found.get("device_kind") == device_kind else None
+    results = read_json(place(device_kind))
+    return results if results is not None and results.get("device_kind") == device_kind else None
 
 
 def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
@@ -70,12 +70,12 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     runs were in a store. Steps of small networks are much slower than the rates of a large matmul or vector suggest.
     For a device that is not in the tables, the rates that the probe measured are scaled instead.
     """
-    found = read(device_kind)
-    if found is None or precision not in found["rates"]:
+    results = read(device_kind)
+    if results is None or precision not in results["rates"]:
         return None
-    tables = {each: _typical(found, device_kind, backend, each) for each in ("float32", precision)}
+    tables = {name: _typical(results, device_kind, backend, name) for name in ("float32", precision)}
     full = tables["float32"]
-    runs = [Trained(Work(*of), *rest) for of, *rest in found["networks"]]
+    runs = [Trained(Work(*work), *measured) for work, *measured in results["networks"]]
     steps = [predictions.seconds(run.work, full).middle for run in runs]
     scale, call = _fitted(runs, steps)
     spread = predictions.calibration(
@@ -86,9 +86,10 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     )
     if spread is None or compiling is None or not scale:
         return None
-    by = predictions.Calibration(scale * spread.scale, max(FACTOR, spread.factor), len(runs))
-    source = f"a probe of {device_kind}: {by.runs} networks take {by.scale:.2g} × the tables, and {call:.2g} s a call"
-    return predictions.scaled(tables[precision], by, source)._replace(
+    calibration = predictions.Calibration(scale * spread.scale, max(FACTOR, spread.factor), len(runs))
+    networks = f"{calibration.runs} networks take {calibration.scale:.2g} × the tables, and {call:.2g} s a call"
+    source = f"a probe of {device_kind}: {networks}"
+    return predictions.scaled(tables[precision], calibration, source)._replace(
         call_seconds=call, equation_seconds=compiling.scale * full.equation_seconds
     )
 
@@ -105,14 +106,14 @@ def _fitted(runs: Sequence[Trained], steps: Sequence[float]) -> tuple[float, flo
 
 
 def _typical(found: Fields, device_kind: str, backend: str, precision: str) -> Rates:
-    own = found["rates"][precision]
+    table = found["rates"][precision]
     in_full = found["rates"]["float32"]
     tables = predictions.rates(device_kind, backend, precision)
     if tables is None:
-        rates = predictions.accelerator(backend, own["flops"], own["bytes"], f"a probe of {device_kind}")
-        return rates._replace(operation_seconds=own["operation_seconds"])
+        rates = predictions.accelerator(backend, table["flops"], table["bytes"], f"a probe of {device_kind}")
+        return rates._replace(operation_seconds=table["operation_seconds"])
     if backend == "cpu":  # its table has the float32 rate
-        return tables._replace(flops=tables.flops * own["flops"] / in_full["flops"])
+        return tables._replace(flops=tables.flops * table["flops"] / in_full["flops"])
     return tables
 
 
@@ -121,9 +122,11 @@ def all_reduce_seconds(device_kind: str, devices: int, size: float) -> float | N
 
     Times are interpolated and extrapolated linearly in the bytes per device.
     """
-    found = read(device_kind)
-    timed = [] if found is None else [(bytes_, took) for count, bytes_, took in found["all_reduce"] if count == devices]
+    results = read(device_kind)
+    timed = (
+        [] if results is None else [(bytes_, took) for count, bytes_, took in results["all_reduce"] if count == devices]
+    )
     if len(timed) < 2:
         return None
-    (least, quick), (most, slow) = min(timed), max(timed)
-    return float(max(quick, quick + (slow - quick) * (size - least) / (most - least)))
+    (smallest, quick), (largest, slow) = min(timed), max(timed)
+    return float(max(quick, quick + (slow - quick) * (size - smallest) / (largest - smallest)))

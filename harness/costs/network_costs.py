@@ -13,7 +13,7 @@ import numpy as np
 from harness.compiled import ahead_of_time, interpolation, jaxpr_cost
 from harness.compiled.interpolation import ProgramCost
 from harness.run import Settings, Source
-from harness.runners import engine
+from harness.runners import program_choice
 from harness.step import evaluation, programs, rng, training
 from harness.step.batch_partition import TRIAL, Division, of_settings
 from harness.step.programs_key import ProgramsKey, family, programs_key
@@ -54,7 +54,7 @@ def counts_of_sizes(
     network = _network(key, source, workload)
     steps = _steps(workload, network, lane, sorted(set(shares.values())), microbatches, shards)
     held = {share: max(step.held_bytes, evaluation_bytes) for share, step in steps.items()}
-    least = _least_bytes(workload, network, lane, held, settings)
+    least_bytes = _least_bytes(workload, network, lane, held, settings)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(lane[0].params))
     # Devices that share a shard are assumed to share its work and its memory evenly. Their collectives are unknown.
     summed = 4.0 * parameters
@@ -68,7 +68,7 @@ def counts_of_sizes(
             equations=steps[share].equations + evaluation_equations,
             devices=asked.devices,
             precision=study.precision,
-            least_bytes=least[share] / over,
+            least_bytes=least_bytes[share] / over,
             exchanges=exchanges,
             mesh=((DATA, shards),),
             streamed=workload.feed is not None,
@@ -149,16 +149,16 @@ def _steps(
         # JAX omits some operations on a single example.
         return share // microbatches == 1, chunk(share) if in_chunks else 0
 
-    found: dict[int, ProgramCost] = {}
-    for divided, own in grouped(shares, division).items():
-        found |= interpolation.costs(
-            own,
+    costs: dict[int, ProgramCost] = {}
+    for divided, group in grouped(shares, division).items():
+        costs |= interpolation.costs(
+            group,
             lambda share: step_jaxpr(workload, share, microbatches, shards, lane),
             lambda share: loss_jaxpr(workload, share // microbatches, shards, lane),
             _pieces((network, divided, microbatches, shards)),
             len(jax.tree.leaves(lane[0].params)),
         )
-    return found
+    return costs
 
 
 def _has_lazy_outputs(workload: Workload, lane: Lane) -> bool:
@@ -184,17 +184,17 @@ def _least_bytes(
     large = [share for share, size in held.items() if size >= LARGE and share >= 2 * fewest]
     if settings.microbatches is not None or not large:
         return dict(held)
-    few, more = _in_parts(network, workload, lane)
-    peaks = jaxpr_cost.held_bytes_between(few, more, np.array(large) // fewest - PARTS[0])
+    few, larger = _in_parts(network, workload, lane)
+    peaks = jaxpr_cost.held_bytes_between(few, larger, np.array(large) // fewest - PARTS[0])
     return dict(held) | {share: min(held[share], int(peak)) for share, peak in zip(large, peaks, strict=True)}
 
 
 def _in_parts(network: Network, workload: Workload, lane: Lane) -> list[Any]:
     """Returns the programs of steps that process their shares in each number of ``PARTS`` of the smallest size."""
-    known = _pieces((network, "parts"))
-    if not known:
-        known += [step_jaxpr(workload, count * workload.group, count, 1, lane) for count in PARTS]
-    return known
+    pieces = _pieces((network, "parts"))
+    if not pieces:
+        pieces += [step_jaxpr(workload, count * workload.group, count, 1, lane) for count in PARTS]
+    return pieces
 
 
 @functools.cache
@@ -250,14 +250,14 @@ def a_step(
     train = workload.shapes.train
 
     def step(carry: TrainState, spans: Spans, order: Any, data: Any) -> TrainState:
-        at = jnp.int32(0)
+        index = jnp.int32(0)
         if workload.feed is not None:
             batch = training.batch_fed(data, examples, division)
         elif workload.draw is not None:
-            batch = training.batch_of(workload.draw(jax.random.key(0), examples), None, at, examples, division)
+            batch = training.batch_of(workload.draw(jax.random.key(0), examples), None, index, examples, division)
         else:
-            batch = training.batch_of(data, order, at, examples, division)
-        return training.take_step(workload, division, spans, at, carry, batch)
+            batch = training.batch_of(data, order, index, examples, division)
+        return training.take_step(workload, division, spans, index, carry, batch)
 
     data: Any = None
     order: Any = None
@@ -273,8 +273,8 @@ def evaluation_jaxpr(workload: Workload, shards: int = 1, lane: Lane | None = No
     carry, _ = lane or programs.one_lane(workload)
     # Splits with chunks of the same size share a trace of the network.
     workload = workload._replace(predict=jax.jit(workload.predict, inline=True))
-    whole = evaluation.prepared_shapes(workload, shards)
-    splits = tuple(training.with_rows(each, each.labels.shape[0] // shards) for each in whole)
+    shapes = evaluation.prepared_shapes(workload, shards)
+    splits = tuple(training.with_rows(split, split.labels.shape[0] // shards) for split in shapes)
 
     def evaluate(carry: TrainState, splits: tuple[Examples, ...]) -> Any:
         with_all = workload._replace(evaluation_examples=-(-workload.evaluation_examples // shards))
@@ -290,16 +290,16 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
     several times the memory of a device.
     """
     workload = programs.workload_of(programs_key(study), source)
-    on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
-    devices = on.devices.size
-    usable = ahead_of_time.usable_bytes(on.devices.flat[0].device_kind)
-    candidates = engine.candidates(study, settings, study.request.planned, workload, devices, "vmap")
+    devices_mesh = ahead_of_time.mesh(topology, {TRIAL: None, DATA: 1})
+    devices = devices_mesh.devices.size
+    usable = ahead_of_time.usable_bytes(devices_mesh.devices.flat[0].device_kind)
+    candidates = program_choice.candidates(study, settings, study.request.planned, workload, devices, "vmap")
     held = _held_by_share(workload)
-    found = None
+    result = None
     per_share = 0.0
     tried = 0
-    for at, (lanes, division) in enumerate(candidates):
-        last = at == len(candidates) - 1
+    for i, (lanes, division) in enumerate(candidates):
+        last = i == len(candidates) - 1
         of_device = lanes * division.devices // devices
         share = of_device * division.examples(study.batch_size) // division.microbatches
         impossible = math.inf if division.layout else IMPOSSIBLE  # only the compiler knows what a layout saves
@@ -308,28 +308,32 @@ def verdict(study: BatchStudy, source: Source, settings: Settings, topology: str
         )
         if too_much and not last:
             continue
-        on = ahead_of_time.mesh(topology, {TRIAL: None, DATA: division.shards, **dict(division.mesh)})
-        of = programs.shapes(workload, on, lanes, division)
+        devices_mesh = ahead_of_time.mesh(topology, {TRIAL: None, DATA: division.shards, **dict(division.mesh)})
+        arguments = programs.shapes(workload, devices_mesh, lanes, division)
         made = ahead_of_time.make(
-            functools.partial(programs.lower_train, workload, on, "vmap", of, study.batch_size, division),
-            jaxpr_cost.device_bytes((of.carry, of.spans, of.train)),
+            functools.partial(
+                programs.lower_train, workload, devices_mesh, "vmap", arguments, study.batch_size, division
+            ),
+            jaxpr_cost.device_bytes((arguments.carry, arguments.spans, arguments.train)),
         )
         how = f"{lanes} lanes × {division.shards} shards × {division.microbatches} microbatches"
-        seconds = made.processor_seconds + (found.processor_seconds if found else 0.0)
-        found = ahead_of_time.verdict(made, on, beside=jaxpr_cost.device_bytes(of.splits), lanes=of_device, how=how)
-        found = found._replace(shards=division.shards, microbatches=division.microbatches, processor_seconds=seconds)
+        seconds = made.processor_seconds + (result.processor_seconds if result else 0.0)
+        result = ahead_of_time.verdict(
+            made, devices_mesh, beside=jaxpr_cost.device_bytes(arguments.splits), lanes=of_device, how=how
+        )
+        result = result._replace(shards=division.shards, microbatches=division.microbatches, processor_seconds=seconds)
         tried += 1
-        if found.fits:
-            return found
-        per_share = (found.needed_bytes or 0.0) / share
-    assert found is not None  # there is always a candidate
-    return found
+        if result.fits:
+            return result
+        per_share = (result.needed_bytes or 0.0) / share
+    assert result is not None  # there is always a candidate
+    return result
 
 
 def _held_by_share(workload: Workload) -> Callable[[int, int], float]:
     """Returns a function from (examples in a part, number of trials) to the approximate bytes needed on a device."""
     few = max(8, workload.group)
-    one, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
-    each = (two - one) / few
-    fixed = max(0.0, 2 * one - two)
-    return lambda examples, lanes: examples * each + lanes * fixed
+    small, two = (jaxpr_cost.held_bytes(step_jaxpr(workload, count)) for count in (few, 2 * few))
+    slope = (two - small) / few
+    fixed = max(0.0, 2 * small - two)
+    return lambda examples, lanes: examples * slope + lanes * fixed

@@ -83,11 +83,11 @@ def fitted(products: Sequence[Product], itemsize: int) -> tuple[float, float, fl
     import numpy as np
     from scipy.optimize import nnls
 
-    seconds = np.array([each.seconds for each in products])
-    terms = np.array([[each.flops, each.numbers * itemsize, 1.0] for each in products]) / seconds[:, None]
+    seconds = np.array([product.seconds for product in products])
+    terms = np.array([[product.flops, product.numbers * itemsize, 1.0] for product in products]) / seconds[:, None]
     scale = terms.max(axis=0)
-    found, _ = nnls(terms / scale, np.ones(len(products)))
-    per_flop, per_byte, start = (found / scale).tolist()
+    weights, _ = nnls(terms / scale, np.ones(len(products)))
+    per_flop, per_byte, start = (weights / scale).tolist()
     return per_flop, per_byte, start
 
 
@@ -103,10 +103,10 @@ def main(argv: list[str]) -> int:
         os.sched_setaffinity(0, processors.physical_cores()[0])
     device = provenance.device()
     printing.say(f"measuring {device['device_kind']}, which takes up to two minutes")
-    found = measured(device["backend"])
-    file = microbenchmarks.write(device["device_kind"], found)
+    results = measured(device["backend"])
+    file = microbenchmarks.write(device["device_kind"], results)
     header = ("device_kind", "what", "value", "unit")
-    rows = _rows(found)
+    rows = _rows(results)
     texts = [(name, f"{value:.4g}", unit) for name, value, unit in rows]
     stored = [(device["device_kind"], *row) for row in rows]
     printing.show(header, stored, lambda: printing.table(header[1:], texts, ("what", "unit")))
@@ -116,18 +116,19 @@ def main(argv: list[str]) -> int:
 
 def _rows(found: Fields) -> list[tuple[str, float, str]]:
     """Returns the rows of the printed table: names, values and units."""
-    one = found["rates"]["float32"]
-    rows = [(f"products, {precision}", own["flops"] / 1e9, "GFLOP/s") for precision, own in found["rates"].items()]
+    table = found["rates"]["float32"]
+    rates = found["rates"].items()
+    rows = [(f"products, {precision}", numbers["flops"] / 1e9, "GFLOP/s") for precision, numbers in rates]
     rows += [
-        ("memory", one["bytes"] / 1e9, "GB/s"),
+        ("memory", table["bytes"] / 1e9, "GB/s"),
         ("gathers", found["gather_bytes_per_second"] / 1e9, "GB/s"),
-        ("an operation", one["operation_seconds"] * 1e6, "µs"),
+        ("an operation", table["operation_seconds"] * 1e6, "µs"),
         ("a call", found["call_seconds"] * 1e6, "µs"),
     ]
     names = [f"{dataset}, {model}, {examples} examples" for dataset, model, _, _, examples in NETWORKS]
     networks = list(zip(names, found["networks"], strict=True))
-    rows += [(f"a step of {name}", each.seconds * 1e6, "µs") for name, each in networks]
-    rows += [(f"compiling {name}", each.compiling, "s") for name, each in networks]
+    rows += [(f"a step of {name}", run.seconds * 1e6, "µs") for name, run in networks]
+    rows += [(f"compiling {name}", run.compiling, "s") for name, run in networks]
     for name in EXCHANGES:
         rows += [
             (f"{name.replace('_', '-')} of {size:,} bytes over {devices} devices", seconds * 1e6, "µs")
@@ -146,7 +147,7 @@ def measured(backend: str) -> Json:
     nothing = jax.jit(lambda a: a + 1)
     zero = jnp.zeros(())
     call = best(lambda: nothing(zero))
-    found: Json = {
+    results: Json = {
         "backend": backend,
         "rates": {},
         "gather_bytes_per_second": _gather_rate(),
@@ -156,14 +157,14 @@ def measured(backend: str) -> Json:
         **{name: [] if backend == "cpu" else exchange_seconds(name) for name in EXCHANGES},
     }
     for precision in PRECISIONS:
-        own = products(PRODUCTS, precision, LARGEST_FLOPS[backend])
-        per_flop = fitted(own, 4 if precision == "float32" else 2)[0]
-        found["rates"][precision] = {
-            "flops": 1 / per_flop if per_flop else own[-1].flops / own[-1].seconds,
+        rates = products(PRODUCTS, precision, LARGEST_FLOPS[backend])
+        per_flop = fitted(rates, 4 if precision == "float32" else 2)[0]
+        results["rates"][precision] = {
+            "flops": 1 / per_flop if per_flop else rates[-1].flops / rates[-1].seconds,
             "bytes": math.exp(sum(math.log(size / seconds) for size, seconds in memory) / len(memory)),
             "operation_seconds": operation,
         }
-    return found
+    return results
 
 
 def best(run: Callable[[], Any]) -> float:
@@ -198,7 +199,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
     import jax
     import jax.numpy as jnp
 
-    found = []
+    timings = []
     for m, k, n in sizes:
         if 2.0 * m * k * n > largest:
             continue
@@ -218,8 +219,8 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
         # Random numbers prevent the compiler from precomputing the result.
         a, b = (jax.random.normal(jax.random.key(i), shape).astype(dtype) for i, shape in enumerate(((m, k), (k, n))))
         program = jax.jit(loop)
-        found.append(Product(m, k, n, best(lambda program=program, a=a, b=b: program(a, b)) / turns))  # type: ignore[misc]
-    return found
+        timings.append(Product(m, k, n, best(lambda program=program, a=a, b=b: program(a, b)) / turns))  # type: ignore[misc]
+    return timings
 
 
 def _vectors(count: int) -> float:
@@ -261,9 +262,9 @@ def _operation_seconds() -> float:
     workload = registry.workload(registry.DATASETS["digits"], "fully_connected", options, "momentum", "float32")
     step, given = network_costs.a_step(workload, 1)
     count = jaxpr_cost.of(jax.make_jaxpr(step)(*given)).operations
-    carry, *others = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), given)
+    carry, *arrays = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), given)
     program = jax.jit(lambda carry, *rest: jax.lax.fori_loop(0, CHAIN, lambda _, each: step(each, *rest), carry))
-    return best(lambda: program(carry, *others)) / (CHAIN * count)
+    return best(lambda: program(carry, *arrays)) / (CHAIN * count)
 
 
 def trained(study: BatchStudy) -> Trained:
@@ -349,9 +350,9 @@ def exchange_seconds(name: str) -> list[tuple[int, int, float]]:
         "all_reduce": lambda array: jax.lax.psum(array, "devices"),
         "all_to_all": lambda array: jax.lax.all_to_all(array.reshape(len(devices), -1), "devices", 0, 0),
     }[name]
-    found = []
+    timings = []
     for count in (1 << 10, 1 << 16, 1 << 22):
         whole = jax.device_put(jnp.ones(count * len(devices)), NamedSharding(mesh, spread))
         program = jax.jit(jax.shard_map(exchange, mesh=mesh, in_specs=spread, out_specs=spread, check_vma=False))
-        found.append((len(devices), 4 * count, best(lambda program=program, whole=whole: program(whole))))  # type: ignore[misc]
-    return found
+        timings.append((len(devices), 4 * count, best(lambda program=program, whole=whole: program(whole))))  # type: ignore[misc]
+    return timings

@@ -97,16 +97,18 @@ def ask(
       Unanswered: the subprocess failed.
     """
     cache = _cache()
-    by = {compiles: versions(compiles) for compiles in {question.topology is not None for question in questions}}
-    keys = [question.key(by[question.topology is not None]) for question in questions]
+    current_versions = {
+        compiles: versions(compiles) for compiles in {question.topology is not None for question in questions}
+    }
+    keys = [question.key(current_versions[question.topology is not None]) for question in questions]
     answers = {key: _read(cache, key) for key in keys}
     asked = {key: question for key, question in zip(keys, questions, strict=True) if answers[key] is None}
     if asked:
         on_answer = _progress(list(asked.values()), say)
-        for key, own in zip(asked, _process(list(asked.values()), timeout_seconds, on_answer), strict=False):
-            answers[key] = own
-            if REFUSED not in own:  # refusals are not cached, because they may have external causes
-                _write(cache, key, own)
+        for key, given in zip(asked, _process(list(asked.values()), timeout_seconds, on_answer), strict=False):
+            answers[key] = given
+            if REFUSED not in given:  # refusals are not cached, because they may have external causes
+                _write(cache, key, given)
     for answer in answers.values():
         if refuses and answer is not None and REFUSED in answer:
             raise BadInput(answer[REFUSED])
@@ -117,10 +119,10 @@ def _progress(asked: Sequence[Question], say: Report) -> OnCount:
     """Announces the questions. Returns a callback that occasionally reports the number of answers passed to it."""
     programs = number_of(len(asked), "program")
     topologies = ", ".join(sorted({question.topology for question in asked if question.topology is not None}))
-    each = " each" if len(asked) > 1 else ""
+    suffix = " each" if len(asked) > 1 else ""
     done = "compiled" if topologies else "counted"
     if topologies:
-        say(f"compiling {programs} for {topologies}, which may take minutes{each}")
+        say(f"compiling {programs} for {topologies}, which may take minutes{suffix}")
     else:
         say(f"counting operations in {programs}")
     began = last = time.monotonic()
@@ -153,10 +155,10 @@ def _read(cache: Path | None, key: str) -> Answer | None:
 def read_json(file: Path) -> Answer | None:
     """Returns the object in a cached file, or None if it is invalid. The file is untrusted."""
     try:
-        found = json.loads(durable.read(file, durable.RECORD_BYTES))
+        content = json.loads(durable.read(file, durable.RECORD_BYTES))
     except (BadInput, OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _write(cache: Path | None, key: str, answer: Fields) -> None:
@@ -185,7 +187,7 @@ def _process(questions: Sequence[Question], timeout_seconds: float | None, on_an
         )
         with (folder / "asked").open() as asked, (folder / "errors").open("w") as errors:
             process = subprocess.Popen(
-                [sys.executable, *(f"-W{each}" for each in sys.warnoptions), "-P", "-c", PROGRAM],
+                [sys.executable, *(f"-W{option}" for option in sys.warnoptions), "-P", "-c", PROGRAM],
                 stdin=asked,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -232,10 +234,10 @@ def counts_of(answer: Fields) -> Counts:
     """Converts plain data to counts."""
     works = {name: Work(*answer[name]) for name in ("step", "evaluation")}
     exchanges = answer.get("exchanges")
-    known = None if exchanges is None else tuple(Exchange(*each) for each in exchanges)
-    return Counts(**{**answer, **works, "exchanges": known})
+    exchanged = None if exchanges is None else tuple(Exchange(*fields) for fields in exchanges)
+    return Counts(**{**answer, **works, "exchanges": exchanged})
 
 
 def verdict_of(answer: Fields) -> Verdict:
     """Converts plain data to a verdict."""
-    return Verdict(**{**answer, "exchanges": tuple(Exchange(*each) for each in answer["exchanges"])})
+    return Verdict(**{**answer, "exchanges": tuple(Exchange(*fields) for fields in answer["exchanges"])})

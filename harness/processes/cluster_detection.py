@@ -44,14 +44,14 @@ def find(environment: Environment) -> Place | None:
     """
     for name, place in CLUSTERS.items():
         try:
-            found = place(environment)
+            position = place(environment)
         except (KeyError, ValueError, IndexError, OSError) as error:
             raise BadInput(
                 f"{name} does not report the index of this host ({type(error).__name__}: {error}). Give "
                 "launcher.coordinator=HOST:PORT, launcher.hosts and launcher.host."
             ) from None
-        if found is not None:
-            return found
+        if position is not None:
+            return position
     return None
 
 
@@ -61,14 +61,16 @@ def _tpu(environment: Environment) -> Place | None:
         workers = names.split(",")
         index = int(environment["TPU_WORKER_ID"])
     elif processors.accelerators()[0] == "tpu" and "TPU_SKIP_MDS_QUERY" not in environment:
-        workers = [each.split(":")[-1] for each in _metadata(environment, "worker-network-endpoints").split(",")]
+        workers = [
+            endpoint.split(":")[-1] for endpoint in _metadata(environment, "worker-network-endpoints").split(",")
+        ]
         index = int(_metadata(environment, "agent-worker-number"))
     else:
         return None
     slices = int(environment.get("MEGASCALE_NUM_SLICES", 1))
-    own = int(environment.get("MEGASCALE_SLICE_ID", 0))
+    slice_index = int(environment.get("MEGASCALE_SLICE_ID", 0))
     first = environment.get("MEGASCALE_COORDINATOR_ADDRESS", workers[0]).split(":")[0]
-    return Place("the TPU pod", f"{first}:{TPU_PORT}", len(workers) * slices, index + own * len(workers))
+    return Place("the TPU pod", f"{first}:{TPU_PORT}", len(workers) * slices, index + slice_index * len(workers))
 
 
 def _metadata(environment: Environment, key: str) -> str:
@@ -89,10 +91,10 @@ def _slurm(environment: Environment) -> Place | None:
     if "SLURM_JOB_ID" not in environment or "SLURM_PROCID" not in environment:
         return None
     nodes = environment.get("SLURM_STEP_NODELIST") or environment["SLURM_JOB_NODELIST"]
-    found = re.match(r"([^,\[]+)(?:\[([^,\]-]+))?", nodes)  # n1,n2 and n[01-04,7],m1
-    if found is None:
+    match = re.match(r"([^,\[]+)(?:\[([^,\]-]+))?", nodes)  # n1,n2 and n[01-04,7],m1
+    if match is None:
         raise ValueError(nodes)
-    first = f"{found[1]}{found[2] or ''}:{_port(int(environment['SLURM_JOB_ID']))}"
+    first = f"{match[1]}{match[2] or ''}:{_port(int(environment['SLURM_JOB_ID']))}"
     return Place("SLURM", first, int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"]))
 
 
@@ -100,21 +102,21 @@ def _open_mpi(environment: Environment) -> Place | None:
     where = environment.get("OMPI_MCA_orte_hnp_uri")
     if where is None:
         return None
-    found = re.match(r"([0-9]+)\..*?(?:tcp://([^,:]+)|tcp6://\[([^,\]]+))", where)
-    if found is None:
+    match = re.match(r"([0-9]+)\..*?(?:tcp://([^,:]+)|tcp6://\[([^,\]]+))", where)
+    if match is None:
         raise ValueError(where)
-    first = f"{found[2] or found[3]}:{_port(int(found[1]) // 2**12)}"
-    return Place("Open MPI", first, *(int(environment[f"OMPI_COMM_WORLD_{each}"]) for each in ("SIZE", "RANK")))
+    first = f"{match[2] or match[3]}:{_port(int(match[1]) // 2**12)}"
+    return Place("Open MPI", first, *(int(environment[f"OMPI_COMM_WORLD_{suffix}"]) for suffix in ("SIZE", "RANK")))
 
 
 def _kubernetes(environment: Environment) -> Place | None:
     if "JOB_COMPLETION_INDEX" not in environment:
         return None
     index = int(environment["JOB_COMPLETION_INDEX"])
-    own = socket.getfqdn()
-    pod, dot, service = own.partition(".")  # JOB-INDEX.SERVICE.NAMESPACE…
+    name = socket.getfqdn()
+    pod, dot, service = name.partition(".")  # JOB-INDEX.SERVICE.NAMESPACE…
     if not dot or not pod.endswith(f"-{index}"):
-        raise ValueError(f"{own} cannot be resolved by other pods. The job needs a headless service and its subdomain")
+        raise ValueError(f"{name} cannot be resolved by other pods. The job needs a headless service and its subdomain")
     return Place("Kubernetes", f"{pod.removesuffix(str(index))}0.{service}:{POD_PORT}", None, index)
 
 

@@ -114,8 +114,8 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
     """
     import jax
 
-    own = rendezvous.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
-    rendezvous.meet(hosts.coordinator, own, hosts.connect_seconds)
+    arrival = rendezvous.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
+    rendezvous.meet(hosts.coordinator, arrival, hosts.connect_seconds)
     try:
         jax.distributed.initialize(
             hosts.coordinator,

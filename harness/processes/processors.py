@@ -109,9 +109,9 @@ def accelerators() -> tuple[str, int]:
 def check_platforms() -> None:
     """Raises BadInput if JAX would silently skip the first of several platforms in ``JAX_PLATFORMS``."""
     asked = os.environ.get("JAX_PLATFORMS", "").lower()
-    there, _ = _accelerators_there()
+    present, _ = _accelerators_there()
     for kind, (_, extra, name) in PLUGINS.items():  # extras have the names of platforms
-        if asked.startswith(f"{extra},") and kind != there:
+        if asked.startswith(f"{extra},") and kind != present:
             raise BadInput(
                 f"JAX_PLATFORMS={asked} requires {name}s, but this machine does not show any, so JAX would compute "
                 "on the next platform. Check the driver and CUDA_VISIBLE_DEVICES, or set JAX_PLATFORMS=cpu."

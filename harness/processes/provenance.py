@@ -47,23 +47,23 @@ def device(cores: int | None = None) -> Json:
         platforms = os.environ.get("JAX_PLATFORMS")
         request = f" on JAX_PLATFORMS={platforms}" if platforms else ""
         raise BadInput(f"JAX cannot start{request}: {str(error) or 'it found no such device'}") from None
-    own = [each for each in devices if each.process_index == jax.process_index()]
+    local_devices = [local for local in devices if local.process_index == jax.process_index()]
     backend = jax.default_backend()
     return {
         "backend": backend,
         "device_kind": processors.model() if backend == "cpu" else devices[0].device_kind,
         "device_count": len(devices),
-        "emulated": backend == "cpu" and len(own) > len(processors.physical_cores()),
+        "emulated": backend == "cpu" and len(local_devices) > len(processors.physical_cores()),
     }
 
 
 def installed(names: Sequence[str]) -> dict[str, str]:
     """Returns the versions of the packages that are installed."""
-    found = {}
+    versions = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def code_hash(folders: Sequence[str]) -> str:

@@ -76,25 +76,25 @@ def _await(port: int, coordinator: str, own: Arrival, seconds: float) -> None:
                     continue
                 received = _received(ready)
                 if ready not in waiting:  # it disconnected, but may reconnect
-                    came = {i: each for i, each in came.items() if each is not ready}
+                    came = {i: visitor for i, visitor in came.items() if visitor is not ready}
                     continue
                 waiting[ready] += received
                 if not received or len(waiting[ready]) > _BYTES:
                     del waiting[ready]
                 elif waiting[ready].endswith(b"\n"):
-                    other = _read(waiting.pop(ready))
-                    if other is None:
+                    arrival = _read(waiting.pop(ready))
+                    if arrival is None:
                         continue  # not a host of this run
-                    wrong = wrong or _differs(own, other, came)
-                    came.setdefault(other.host, ready)
+                    wrong = wrong or _differs(own, arrival, came)
+                    came.setdefault(arrival.host, ready)
         missing = [i for i in range(1, own.hosts) if i not in came]
         if missing and wrong is None:
             wrong = f"{_named(missing)} of {own.hosts} did not reach {coordinator} within {seconds:.0f} s. {_FIREWALL}"
-        for each in came.values():
+        for visitor in came.values():
             with contextlib.suppress(OSError):
-                each.sendall(_ANSWER + (wrong or "").encode() + b"\n")
-                each.settimeout(_ANSWER_SECONDS)
-                each.recv(1)  # waits until the other end closes, which frees the port
+                visitor.sendall(_ANSWER + (wrong or "").encode() + b"\n")
+                visitor.settimeout(_ANSWER_SECONDS)
+                visitor.recv(1)  # waits until the other end closes, which frees the port
     if wrong is not None:
         raise BadInput(wrong)
 
@@ -114,8 +114,8 @@ def _go_to(host: str, port: int, coordinator: str, own: Arrival, seconds: float)
             with contextlib.suppress(OSError):
                 first.sendall(json.dumps(own).encode() + b"\n")
                 first.settimeout(seconds + _ANSWER_SECONDS)
-                while not received.endswith(b"\n") and len(received) < _BYTES and (more := first.recv(_BYTES)):
-                    received += more
+                while not received.endswith(b"\n") and len(received) < _BYTES and (chunk := first.recv(_BYTES)):
+                    received += chunk
         if received.endswith(b"\n") and received.startswith(_ANSWER):
             if words := received.removeprefix(_ANSWER).decode(errors="replace").strip():
                 raise BadInput(words)
@@ -143,7 +143,7 @@ def _listening(port: int, count: int) -> socket.socket:
 def _readable(sockets: Sequence[socket.socket], seconds: float) -> list[socket.socket]:
     """Waits for readable sockets and returns them. Uses poll, because select fails for descriptors above 1,023."""
     poll = select.poll()
-    by_descriptor = {each.fileno(): each for each in sockets}
+    by_descriptor = {listened.fileno(): listened for listened in sockets}
     for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLIN)
     return [by_descriptor[descriptor] for descriptor, _ in poll.poll(seconds * 1000)]
@@ -153,8 +153,8 @@ def _allow(count: int) -> None:
     """Raises the limit on file descriptors by ``count``, as far as allowed. The default is often 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
-        most = soft + count if hard == resource.RLIM_INFINITY else min(hard, soft + count)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        limit = soft + count if hard == resource.RLIM_INFINITY else min(hard, soft + count)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _received(sender: socket.socket) -> bytes:
@@ -166,9 +166,9 @@ def _received(sender: socket.socket) -> bytes:
 
 def _read(line: bytes) -> Arrival | None:
     with contextlib.suppress(ValueError, TypeError, RecursionError):  # the content is untrusted
-        other = Arrival(*json.loads(line))
-        if [type(each) for each in other] == [int, int, str, str, str]:
-            return other
+        arrival = Arrival(*json.loads(line))
+        if [type(field) for field in arrival] == [int, int, str, str, str]:
+            return arrival
     return None
 
 
@@ -187,5 +187,5 @@ def _differs(own: Arrival, other: Arrival, came: dict[int, socket.socket]) -> st
 
 
 def _named(hosts: list[int]) -> str:
-    more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-    return f"host{'s' if len(hosts) > 1 else ''} {', '.join(map(str, hosts[:_SHOWN]))}{more}"
+    suffix = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    return f"host{'s' if len(hosts) > 1 else ''} {', '.join(map(str, hosts[:_SHOWN]))}{suffix}"

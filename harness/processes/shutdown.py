@@ -80,13 +80,13 @@ class Shutdown:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
-        for each in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(each, lambda number, frame: None)  # only the byte in the pipe (the signal's number) matters
+        for watched in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(watched, lambda number, frame: None)  # only the byte in the pipe, its number, matters
 
         def wait() -> None:
             waiting = select.poll()  # select fails for descriptors above 1,023, poll does not
-            for each in (reader, parent):
-                waiting.register(each, select.POLLIN)
+            for descriptor in (reader, parent):
+                waiting.register(descriptor, select.POLLIN)
             while not self._signalled and reader in dict(waiting.poll()):
                 for number in os.read(reader, 1):
                     self.time_is_up |= number == signal.SIGUSR1

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -14,21 +13,20 @@ import numpy as np
 from harness.processes import multihost
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Settings, Source
-from harness.step import layout_choices, mesh, shardings
-from harness.step.batch_partition import Division, divisions, of_settings
-from harness.step.programs import Programs, default_strategy, programs_for, workload_of
-from harness.step.programs_key import ProgramsKey, family, programs_key
+from harness.runners.program_choice import programs_in_memory
+from harness.step import mesh
+from harness.step.programs import Programs, workload_of
+from harness.step.programs_key import ProgramsKey, family
 from harness.step.training import Spans
-from harness.trials.checkpoints import Checkpoints, Saver
+from harness.trials.checkpoints import Checkpoints
+from harness.trials.saver import Saver
 from harness.trials.scheduler import BestSteps, Live, TrialScheduler
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Trial
 from results.printing import say
-from workloads import checks, data_stream, memory, optimizers, registry
-from workloads.workload import Workload
+from workloads import checks, data_stream, optimizers, registry
 
-DEFAULT_LANES = 32
 CALL_SECONDS = 2.0  # target duration of a call
 FIRST_CALL_STEPS = 32  # before the duration of a step has been measured
 CALL_COST = 4  # approximate overhead of a call of batched lanes, in steps
@@ -83,17 +81,17 @@ def run(
             f"{study.dataset_version} in the plan. Run the same command again, with the same data on every host."
         )
     packages = registry.package_identities(study.dataset, study.model, study.optimizer)
-    for name, here in packages.items():
+    for name, identity in packages.items():
         planned = study.packages.get(name)
-        if here != planned:
+        if identity != planned:
             raise BadInput(
-                f"{name} has changed since the study was planned: it is {here} here and {planned} in the plan. "
+                f"{name} has changed since the study was planned: it is {identity} here and {planned} in the plan. "
                 "Run the same command again, with the same code on every host."
             )
     if study.model in packages and multihost.leads():
         _note_outputs(family(study), json.dumps(source))
     on_progress(RunProgress(COMPILING))
-    programs, compile_seconds = _programs(study, settings, len(trials) or study.request.planned, source)
+    programs, compile_seconds = programs_in_memory(study, settings, len(trials) or study.request.planned, source)
     running = _Run(study, trials, settings, programs, best or {}, shutdown or Shutdown(), checkpoints, on_finished)
     running.compile_seconds = compile_seconds
     running.steps_per_epoch = None if row.train_examples is None else row.train_examples / study.batch_size
@@ -101,9 +99,9 @@ def run(
 
     def searched() -> Sequence[Trial]:
         running.hand_over()
-        further = confirming()
-        running.saver.resume(further)
-        return further
+        repeats = confirming()
+        running.saver.resume(repeats)
+        return repeats
 
     with running.shutdown.first(running.hand_over), data_stream.ending(), programs.feeding():
         for live_trials in running.scheduler.rounds(searched):
@@ -266,84 +264,6 @@ class _Run:
         )
 
 
-def _programs(study: BatchStudy, settings: Settings, trials: int, source: Source) -> tuple[Programs, float]:
-    """Returns programs of a study that fit in memory, and the seconds that this call spent on compiling.
-
-    More lanes and fewer parts per batch are preferred.
-
-    Raises:
-      BadInput: a batch does not fit in memory under any allowed partition.
-    """
-    began = time.perf_counter()
-    key = programs_key(study)
-    strategy = default_strategy() if settings.lane_strategy == "auto" else settings.lane_strategy
-    workload = workload_of(key, source)
-    ways = candidates(study, settings, trials, workload, len(mesh.devices()), strategy)
-    shardings.check(workload, ways[0][1], study.batch_size)
-    free = mesh.device_bytes()
-    _check_resident(study, workload, free)
-    needed = 0
-    per_share = 0.0
-    is_new = False
-    for lanes, division in ways:
-        share = lanes * division.examples(study.batch_size) / division.microbatches / mesh.groups(division)
-        if free is not None and per_share * share > free:
-            continue
-        programs, was_built = programs_for(key, lanes, strategy, division, source)
-        is_new |= was_built
-        needed = programs.bytes
-        per_share = programs.bytes / share
-        if free is None or needed <= free or len(ways) == 1:
-            return programs, time.perf_counter() - began if is_new else 0.0
-    _, division = ways[-1]
-    named = layout_choices.choices(workload, study.batch_size, division, needed, free or 0)
-    such = "such as " + " or ".join(named) if named else "with shards"
-    raise BadInput(
-        f"batch_size={study.batch_size} of {study.dataset} needs {memory.size_text(needed)} of memory on each device, "
-        f"which has {memory.size_text(free or 0)}. Divide each trial over more devices, {such}."
-    )
-
-
-def _check_resident(study: BatchStudy, workload: Workload, free: int | None) -> None:
-    """Raises BadInput before compilation if the resident training data do not fit on a device."""
-    train = None if workload.feed or workload.draw else workload.shapes.train
-    size = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in train or ())
-    if free is not None and size > free:
-        raise BadInput(
-            f"{study.dataset} keeps {memory.size_text(size)} of training data on each device, which has "
-            f"{memory.size_text(free)}. Train on devices with more memory."
-        )
-
-
-def candidates(
-    study: BatchStudy, settings: Settings, trials: int, workload: Workload, devices: int, strategy: str
-) -> list[tuple[int, Division]]:
-    """Returns the numbers of lanes and batch partitions to try: first with fewer lanes, then with finer partitions."""
-    lanes = _lane_count(settings, strategy, trials, streamed=workload.feed is not None)
-    asked = of_settings(settings)
-    ways = divisions(study.batch_size, workload.group, devices, asked)
-    counts = [lanes]
-    if not settings.lanes:
-        counts = [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
-    found = []
-    for count, division in [(count, ways[0]) for count in counts] + [(counts[-1], way) for way in ways[1:]]:
-        groups = max(1, devices // division.devices)
-        found.append((-(-count // groups) * groups, division))
-    return list(dict.fromkeys(found))
-
-
-def _lane_count(settings: Settings, strategy: str, trials: int, *, streamed: bool) -> int:
-    """Returns the number of lanes. A batched lane costs the same whether or not it holds a trial.
-
-    For streamed data, each lane reads a separate stream, so the default is one lane per device group.
-    """
-    if settings.lanes is None and streamed:
-        return 1
-    if settings.lanes is not None or strategy == "map":
-        return settings.lanes or DEFAULT_LANES
-    return min(DEFAULT_LANES, 1 << (trials - 1).bit_length())  # rounded up: each number of lanes needs own programs
-
-
 def _stops(
     scheduler: TrialScheduler, live_trials: Sequence[Live], programs: Programs, seconds_per_step: float
 ) -> list[int]:
@@ -354,13 +274,13 @@ def _stops(
     """
     ways = [scheduler.stop(live) - live.step for live in live_trials]
     # Seconds per step of one lane, whether or not it shared the device with other lanes.
-    most = FIRST_CALL_STEPS if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
+    limit = FIRST_CALL_STEPS if not seconds_per_step else max(1, int(CALL_SECONDS / seconds_per_step / len(ways)))
     if programs.call_steps is not None:
-        most = min(most, programs.call_steps)
+        limit = min(limit, programs.call_steps)
     if programs.strategy == "vmap":
-        lengths = {min(way, most) for way in ways}
-        most = max(lengths, key=lambda steps: sum(min(way, steps) for way in ways) / (steps + CALL_COST))
-    return [live.step + min(way, most) for live, way in zip(live_trials, ways, strict=True)]
+        lengths = {min(way, limit) for way in ways}
+        limit = max(lengths, key=lambda steps: sum(min(way, steps) for way in ways) / (steps + CALL_COST))
+    return [live.step + min(way, limit) for live, way in zip(live_trials, ways, strict=True)]
 
 
 def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int], lanes: int) -> Spans:
@@ -378,10 +298,10 @@ def _spans(study: BatchStudy, live_trials: Sequence[Live], stops: Sequence[int],
         stop=by_lane(stops, np.int32),
         seed=by_lane([live.trial.seed for live in live_trials], np.uint32),
         schedule=by_lane(optimizers.SCHEDULES[study.schedule], np.int32),
-        decay_steps=by_lane([each["decay_fraction"] * study.budget_steps for each in metaparameters], np.float32),
-        end_factor=by_lane([each["end_learning_rate_factor"] for each in metaparameters], np.float32),
+        decay_steps=by_lane([numbers["decay_fraction"] * study.budget_steps for numbers in metaparameters], np.float32),
+        end_factor=by_lane([numbers["end_learning_rate_factor"] for numbers in metaparameters], np.float32),
         metaparameters={
-            name: by_lane([each[name] for each in metaparameters], np.float32)
+            name: by_lane([numbers[name] for numbers in metaparameters], np.float32)
             for name in ("label_smoothing", *optimizer.defaults, *optimizer.tuned)
         },
     )

@@ -262,7 +262,9 @@ def _evaluated_rows(rows: Sequence[Row]) -> dict[int, Row]:
     last = 0
     for epoch, row in enumerate(rows, 1):
         if "train_objective" in row:
-            by_epoch[epoch] = row | {half: float(np.mean([each[half] for each in rows[last:epoch]])) for half in HALVES}
+            by_epoch[epoch] = row | {
+                half: float(np.mean([epoch_row[half] for epoch_row in rows[last:epoch]])) for half in HALVES
+            }
             last = epoch
     return by_epoch
 

@@ -1,5 +1,6 @@
 """Runs the trials of a layout study: compiles a step for the mesh and counts its costs. Some engines also time it."""
 
+import dataclasses
 import functools
 import json
 import time
@@ -7,10 +8,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
-from harness.compiled import ahead_of_time, hlo, jaxpr_cost, topologies
+from harness.compiled import hlo, jaxpr_cost, topologies
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Source
 from harness.step import shardings
 from harness.step.partitioned import PartitionedStep, drawn, partitioned, placements
@@ -28,12 +29,12 @@ from workloads.layouts.shapes import Shape
 from workloads.workload import Examples, Workload
 
 Gradients = dict[tuple[str, ...], np.ndarray]  # by the keys that lead to a parameter
+Options = Mapping[str, Any]  # of a compiler
 LOST = 1e-3  # share of a step's FLOPs that a compiler may remove as unused
-SEED = jax.ShapeDtypeStruct((), np.dtype("uint32"))
 WARM = 3  # untimed steps
 TIMED = 20  # timed steps
 # Emulated devices are not timed, so their programs may be slow. This halves compile time.
-UNHURRIED: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+UNHURRIED: Options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class LaidOutStudy(NamedTuple):
@@ -58,6 +59,10 @@ class LaidOutStudy(NamedTuple):
             rematerialized=study.rematerialization != "none",
             kept=study.kept,
         )
+
+    def on_one_device(self) -> "LaidOutStudy":
+        """Returns the study on a single device."""
+        return self._replace(mesh=Mesh({"data": 1}), layout=Layout({}))
 
 
 def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
@@ -109,45 +114,40 @@ def run(
     return outcomes
 
 
-def _run_here(one: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
+def _run_here(laid_out: LaidOutStudy, trial: Trial, on_progress: OnProgress, *, timed: bool) -> Record:
     """Runs the steps of a trial on the devices of this process, then times additional steps."""
     began = time.perf_counter()
-    study = one.study
-    step = one.on(jax.devices())
-    program = step.lowered(study.batch_size).compile(compiler_options=_options(timed=timed))
-    row = accounts(one, program)
+    study = laid_out.study
+    running = _compiled(laid_out, trial, {} if timed or jax.default_backend() != "cpu" else UNHURRIED)
+    row = accounts(laid_out, running.program)
     compiled = time.perf_counter()
     on_progress(RunProgress(TRAINING))
-    state, losses = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
+    state, losses = running.train(running.start(), range(1))
     if not timed:
-        row["gradient_difference"] = _difference(
-            _changes(_first_state(one, step, trial), state), _reference(one, trial)
-        )
-    state, further = _steps(one, step, program, trial, state, range(1, study.budget_steps))
-    losses += further
+        row["gradient_difference"] = _difference(_changes(running.first_state(), state), _reference(laid_out, trial))
+    state, later_losses = running.train(state, range(1, study.budget_steps))
+    losses += later_losses
     train_seconds = time.perf_counter() - compiled
     if timed:
-        row |= _timed(one, step, program, trial, state)
+        row |= running.timed(state)
     finite = bool(np.isfinite(losses).all())
     end = TrialOutcome("COMPLETE" if finite else "INFEASIBLE", None, len(losses))
     on_progress(RunProgress(TRAINING, {study.budget_steps: 1}, {}, len(losses), train_seconds, 0.0))
     return _record(trial, losses, row, end, compiled - began, train_seconds)
 
 
-def _compile_ahead(one: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> Record:
+def _compile_ahead(laid_out: LaidOutStudy, trial: Trial, on_progress: OnProgress) -> Record:
     """Compiles a step for TPUs that are not attached."""
     began = time.perf_counter()
-    devices = topologies.devices(one.study.topology)
-    if len(devices) != one.mesh.size:
-        message = f"mesh {str(one.mesh)!r} has {one.mesh.size} devices, but {one.study.topology} has {len(devices)}"
+    study, mesh = laid_out.study, laid_out.mesh
+    devices = topologies.devices(study.topology)
+    if len(devices) != mesh.size:
+        message = f"mesh {str(mesh)!r} has {mesh.size} devices, but {study.topology} has {len(devices)}"
         raise Refused("devices", None, message)
-    step = one.on(devices)
-    given = step.carry, step.batch(one.study.batch_size)
-    lower = functools.partial(step.lowered, one.study.batch_size)
-    made = ahead_of_time.make(lower, jaxpr_cost.device_bytes(given))
+    made = laid_out.on(devices).compiled_ahead(study.batch_size)
     if made.program is None:
         raise Refused("memory", None, made.why)
-    row = accounts(one, made.program)
+    row = accounts(laid_out, made.program)
     return _record(trial, [], row, TrialOutcome("COMPLETE", None, 1), time.perf_counter() - began)
 
 
@@ -158,13 +158,13 @@ ENGINES: dict[str, Callable[[LaidOutStudy, Trial, OnProgress], Record]] = {
 }
 
 
-def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
+def accounts(laid_out: LaidOutStudy, program: jax.stages.Compiled) -> Row:
     """Returns the counts of a compiled step, as columns of ``results.plans.layout``.
 
     Predictions are not stored. They are derived from these columns when results are read.
 
     Args:
-      one: the study with its parsed mesh and layout.
+      laid_out: the study with its parsed mesh and layout.
       program: compiled step of the study.
 
     Raises:
@@ -173,15 +173,16 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
     text = program.as_text()
     memory = program.memory_analysis()
     assert text is not None and memory is not None  # CPUs, GPUs and TPUs have both
-    found = hlo.read(text).check()
-    ideal = ideal_flops(one)
-    executed = found.flops * one.mesh.size
-    thin = any(one.sizes[name] == one.mesh[axis] for name, axis in one.layout.items())  # some products become sums
-    if executed < (1 - LOST) * ideal and not found.loops[1] and not thin:
+    contents = hlo.read(text).check()
+    ideal = ideal_flops(laid_out)
+    executed = contents.flops * laid_out.mesh.size
+    # A device with a single element of an axis computes some products as sums.
+    thin = any(laid_out.sizes[name] == laid_out.mesh[axis] for name, axis in laid_out.layout.items())
+    if executed < (1 - LOST) * ideal and not contents.loops[1] and not thin:
         raise hlo.Unparsed(
             f"the readable products of the compiled step have {executed:.6g} FLOPs, fewer than {ideal:.6g}"
         )
-    totals = collectives.totals(found.collectives, one.mesh)
+    totals = collectives.totals(contents.collectives, laid_out.mesh)
     return {
         "ideal_flops": float(ideal),
         "executed_flops": float(executed),
@@ -192,37 +193,21 @@ def accounts(one: LaidOutStudy, program: jax.stages.Compiled) -> Row:
         "wire_bytes": sum(wire for _, _, wire in totals.values()),
         "collectives": json.dumps(
             [
-                {"operation": operation, "axes": axes, "count": count, "bytes": whole, "wire_bytes": wire}
-                for (operation, axes), (count, whole, wire) in sorted(totals.items())
+                {"operation": operation, "axes": axes, "count": count, "bytes": size, "wire_bytes": wire}
+                for (operation, axes), (count, size, wire) in sorted(totals.items())
             ]
         ),
-        "unknown_loops": found.loops[1],
-        "hardware": one.study.hardware,
-        "scheduled_cycles": found.cycles or None,
+        "unknown_loops": contents.loops[1],
+        "hardware": laid_out.study.hardware,
+        "scheduled_cycles": contents.cycles or None,
     }
 
 
-def whole_step(one: LaidOutStudy) -> PartitionedStep:
-    """Returns the step on a single device."""
-    return one._replace(mesh=Mesh({"data": 1}), layout=Layout({})).on(jax.devices())
-
-
-def ideal_flops(one: LaidOutStudy) -> float:
+def ideal_flops(laid_out: LaidOutStudy) -> float:
     """Returns the FLOPs of a step and its optimizer if every matmul and convolution is executed only once."""
-    step = whole_step(one)._replace(rematerialized=False)
-    return jaxpr_cost.matrix_flops(jax.make_jaxpr(step.step)(step.carry, step.batch(one.study.batch_size), SEED))
-
-
-def _options(*, timed: bool) -> dict[str, Any]:
-    return {} if timed or jax.default_backend() != "cpu" else dict(UNHURRIED)
-
-
-def _begin(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> TrainState:
-    """Returns the initial state, placed on its devices."""
-    own = placements(step.carry)
-    if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
-        return jax.device_put(_first_state(one, step, trial), own)
-    return jax.jit(step.start, out_shardings=own)(jnp.uint32(trial.seed))
+    step = laid_out.on_one_device().on(jax.devices())
+    step = step._replace(sharding=step.sharding._replace(rematerialized=False))
+    return jaxpr_cost.matrix_flops(step.jaxpr(laid_out.study.batch_size))
 
 
 _KEPT: dict[str, tuple[Hashable, Any]] = {}  # the last result of each kind, which many layouts share
@@ -234,37 +219,61 @@ def _kept(name: str, key: Hashable, compute: Callable[[], Any]) -> Any:
     return _KEPT[name][1]
 
 
-def _first_state(one: LaidOutStudy, step: PartitionedStep, trial: Trial) -> TrainState:
-    """Returns the initial state as NumPy arrays."""
+@dataclasses.dataclass(frozen=True)
+class _CompiledStep:
+    """The step of a trial on the devices of this process."""
 
-    def compute() -> TrainState:
-        return jax.tree.map(np.asarray, jax.jit(step.start)(jnp.uint32(trial.seed)))
+    laid_out: LaidOutStudy
+    trial: Trial
+    step: PartitionedStep
+    program: jax.stages.Compiled
 
-    return _kept("state", (one.study.stream, trial.seed), compute)
+    def first_state(self) -> TrainState:
+        """Returns the initial state as NumPy arrays."""
+        start = jax.jit(self.step.start)
+        key = self.laid_out.study.stream, self.trial.seed
+        return _kept("state", key, lambda: jax.tree.map(np.asarray, start(self.step.spans(self.trial.seed))))
+
+    def start(self) -> TrainState:
+        """Returns the initial state, placed on its devices."""
+        shardings_of_state = placements(self.step.carry)
+        if jax.default_backend() == "cpu":  # all layouts share it and differ only in sharding
+            return jax.device_put(self.first_state(), shardings_of_state)
+        return jax.jit(self.step.start, out_shardings=shardings_of_state)(self.step.spans(self.trial.seed))
+
+    def batch(self, index: int) -> Examples:
+        """Returns a batch of random numbers for a step, placed on its devices."""
+        study, seed = self.laid_out.study, self.trial.seed
+        draw = functools.partial(drawn, self.laid_out.workload, self.laid_out.classes, study.batch_size, seed, index)
+        batch = _kept(f"batch {index}", (study.stream, seed, index), draw)
+        return jax.device_put(batch, placements(self.step.batch(study.batch_size)))
+
+    def train(self, state: TrainState, steps: range) -> tuple[TrainState, list[float]]:
+        """Returns the state after some steps, and the loss before each step."""
+        losses = []
+        for index in steps:
+            state, loss = self.program(state, self.batch(index), self.step.spans(self.trial.seed, index))
+            losses.append(float(loss))
+        return state, losses
+
+    def timed(self, state: TrainState) -> Row:
+        """Returns the seconds of each timed step, after some warm-up steps."""
+        done = self.laid_out.study.budget_steps
+        batches = jax.block_until_ready([self.batch(done + i) for i in range(WARM + TIMED)])
+        spans = jax.device_put(self.step.spans(self.trial.seed, done), NamedSharding(self.step.on, PartitionSpec()))
+        seconds = []
+        for batch in batches:
+            began = time.perf_counter()
+            state, _ = jax.block_until_ready(self.program(state, batch, spans))
+            seconds.append(time.perf_counter() - began)
+        low, median, high = np.percentile(seconds[WARM:], [25, 50, 75])
+        return {"step_seconds": median, "step_seconds_low": low, "step_seconds_high": high, "timed_steps": TIMED}
 
 
-def _steps(
-    one: LaidOutStudy,
-    step: PartitionedStep,
-    program: jax.stages.Compiled,
-    trial: Trial,
-    state: TrainState,
-    steps: range,
-) -> tuple[TrainState, list[float]]:
-    """Returns the state after some steps, and the loss before each step."""
-    losses = []
-    for at in steps:
-        state, loss = program(state, _batch(one, step, trial, at), np.uint32(trial.seed))
-        losses.append(float(loss))
-    return state, losses
-
-
-def _batch(one: LaidOutStudy, step: PartitionedStep, trial: Trial, at: int) -> Examples:
-    """Returns a batch of random numbers for a step, placed on its devices."""
-    size = one.study.batch_size
-    key = (one.study.stream, trial.seed, at)
-    of_step = _kept(f"batch {at}", key, lambda: drawn(one.workload, one.classes, size, trial.seed, at))
-    return jax.device_put(of_step, placements(step.batch(size)))
+def _compiled(laid_out: LaidOutStudy, trial: Trial, options: Options) -> _CompiledStep:
+    step = laid_out.on(jax.devices())
+    program = step.lowered(laid_out.study.batch_size).compile(compiler_options=dict(options))
+    return _CompiledStep(laid_out, trial, step, program)
 
 
 def _changes(before: TrainState, after: TrainState) -> Gradients:
@@ -272,27 +281,26 @@ def _changes(before: TrainState, after: TrainState) -> Gradients:
 
     After the first step, this is a multiple of the gradient if the optimizer has momentum.
     """
-    known = {shardings.names(path) for path, _ in jax.tree_util.tree_leaves_with_path(before.params)}
+    parameters = {shardings.names(path) for path, _ in jax.tree_util.tree_leaves_with_path(before.params)}
     pairs = zip(jax.tree_util.tree_leaves_with_path(before.optimizer), jax.tree.leaves(after.optimizer), strict=True)
-    found: Gradients = {}
+    changes: Gradients = {}
     for (path, old), new in pairs:
         names = shardings.names(path)
-        own = next((names[i:] for i in range(len(names) + 1) if names[i:] in known), None)
-        if own is not None and own not in found:
-            found[own] = np.asarray(new, np.float64) - old
-    return found
+        parameter = next((names[i:] for i in range(len(names) + 1) if names[i:] in parameters), None)
+        if parameter is not None and parameter not in changes:
+            changes[parameter] = np.asarray(new, np.float64) - old
+    return changes
 
 
-def _reference(one: LaidOutStudy, trial: Trial) -> Gradients:
+def _reference(laid_out: LaidOutStudy, trial: Trial) -> Gradients:
     """Returns ``_changes`` of a step on one device, which all layouts must reproduce."""
-    study = one.study
 
     def compute() -> Gradients:
-        step = whole_step(one)
-        program = step.lowered(study.batch_size).compile(compiler_options=dict(UNHURRIED))
-        state, _ = _steps(one, step, program, trial, _begin(one, step, trial), range(1))
-        return _changes(_first_state(one, step, trial), state)
+        running = _compiled(laid_out.on_one_device(), trial, UNHURRIED)
+        state, _ = running.train(running.start(), range(1))
+        return _changes(running.first_state(), state)
 
+    study = laid_out.study
     key = (study.stream, study.precision, study.rematerialization, study.attention_block, trial.seed)
     return _kept("reference", key, compute)
 
@@ -301,20 +309,6 @@ def _difference(gradients: Gradients, others: Gradients) -> float:
     """Returns the largest relative difference between two gradients of any parameter, in the Euclidean norm."""
     pairs = [(gradients[name], others[name]) for name in others]
     return max(float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs)
-
-
-def _timed(
-    one: LaidOutStudy, step: PartitionedStep, program: jax.stages.Compiled, trial: Trial, state: TrainState
-) -> Row:
-    """Returns the seconds of each timed step, after some warm-up steps."""
-    batches = [_batch(one, step, trial, one.study.budget_steps + at) for at in range(WARM + TIMED)]
-    seconds = []
-    for given in jax.block_until_ready(batches):
-        began = time.perf_counter()
-        state, _ = jax.block_until_ready(program(state, given, np.uint32(trial.seed)))
-        seconds.append(time.perf_counter() - began)
-    low, median, high = np.percentile(seconds[WARM:], [25, 50, 75])
-    return {"step_seconds": median, "step_seconds_low": low, "step_seconds_high": high, "timed_steps": TIMED}
 
 
 def _record(

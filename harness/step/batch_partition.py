@@ -112,16 +112,16 @@ def divisions(batch_size: int, group: int, devices: int, asked: Request) -> list
     """
     if batch_size % group:
         raise BadInput(f"batch_size={batch_size} is not a multiple of the {group} examples normalized together")
-    least = asked.least
+    smallest = asked.least
     if asked.shards:
         over = [asked.shards]
     else:
         over = [s for s in range(1, devices + 1) if devices % s == 0 and s <= batch_size]
-    found = [least._replace(shards=s) for s in over]
+    candidates = [smallest._replace(shards=s) for s in over]
     if asked.microbatches is None:
-        rest = [1 << i for i in range(1, batch_size.bit_length())]
-        found += [least._replace(shards=over[-1], microbatches=m) for m in rest if over[-1] * m <= batch_size]
-    possible = [division for division in found if _keeps_groups(batch_size, group, division)]
+        counts = [1 << i for i in range(1, batch_size.bit_length())]
+        candidates += [smallest._replace(shards=over[-1], microbatches=m) for m in counts if over[-1] * m <= batch_size]
+    possible = [division for division in candidates if _keeps_groups(batch_size, group, division)]
     if not possible:
         numbers = (("shards", asked.shards), ("microbatches", asked.microbatches))
         given = " ".join(f"{name}={n}" for name, n in numbers if n)
@@ -132,5 +132,5 @@ def divisions(batch_size: int, group: int, devices: int, asked: Request) -> list
 def _keeps_groups(batch_size: int, group: int, division: Division) -> bool:
     if group == 1:
         return True
-    part, rest = divmod(batch_size, division.shards * division.microbatches)
-    return rest == 0 and (part % group == 0 or (division.microbatches == 1 and group % part == 0))
+    part, remainder = divmod(batch_size, division.shards * division.microbatches)
+    return remainder == 0 and (part % group == 0 or (division.microbatches == 1 and group % part == 0))

@@ -31,18 +31,18 @@ def chunk_size(workload: Workload, split: str) -> int:
         return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
 
     # Bytes per additional example. Parameters are excluded, since their size does not depend on the number of examples.
-    largest = max(more - few for few, more in zip(sizes(2), sizes(3), strict=True))
+    largest = max(larger - few for few, larger in zip(sizes(2), sizes(3), strict=True))
     return max(1, CHUNK_BYTES // max(1, largest))
 
 
 def _sizes(jaxpr: Any) -> list[int]:
     """Returns the bytes of each array that a program computes, in order, including arrays in loops and branches."""
-    found = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
+    sizes = list(map(jaxpr_cost.array_bytes, jaxpr.invars))
     for equation in jaxpr.eqns:
-        found += map(jaxpr_cost.array_bytes, equation.outvars)
+        sizes += map(jaxpr_cost.array_bytes, equation.outvars)
         for inner in jaxprs_in_params(equation.params):
-            found += _sizes(inner)
-    return found
+            sizes += _sizes(inner)
+    return sizes
 
 
 def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tuple[int, int]:
@@ -53,8 +53,8 @@ def evaluated_examples(row: Dataset | Workload, count: int, shards: int) -> tupl
 
 def prepared(row: Dataset, examples: Examples, shards: int) -> Examples:
     """Returns a split for evaluation, [shards · examples per shard, ...], padded with copies of the first example."""
-    evaluated, own = evaluated_examples(row, len(examples.labels), shards)
-    rows = np.arange(shards * own)
+    evaluated, share = evaluated_examples(row, len(examples.labels), shards)
+    rows = np.arange(shards * share)
     padded = np.where(rows < evaluated, rows, 0)
     return Examples(*(np.asarray(a[:evaluated] if len(rows) == evaluated else a[padded]) for a in examples))
 
@@ -63,22 +63,22 @@ def prepared_shapes(workload: Workload, shards: int, sharding: Any = None) -> tu
     """Returns the shapes of the arrays that ``prepared`` returns, by evaluated split."""
     shapes = []
     for split in workload.evaluated_splits:
-        of = getattr(workload.shapes, split)
-        _, own = evaluated_examples(workload, of.labels.shape[0], shards)
-        shapes.append(with_rows(of, shards * own, sharding=sharding))
+        shape = getattr(workload.shapes, split)
+        _, share = evaluated_examples(workload, shape.labels.shape[0], shards)
+        shapes.append(with_rows(shape, shards * share, sharding=sharding))
     return tuple(shapes)
 
 
 def _chunk_sizes(workload: Workload) -> dict[str, int]:
     """Returns the chunk size of each evaluated split, which is computed only once per input shape."""
-    found: dict[Any, int] = {}
+    known_sizes: dict[Any, int] = {}
     sizes = {}
     for split in workload.evaluated_splits:
         inputs = getattr(workload.shapes, split).inputs
         key = inputs.shape[1:], inputs.dtype
-        if key not in found:
-            found[key] = chunk_size(workload, split)
-        sizes[split] = found[key]
+        if key not in known_sizes:
+            known_sizes[key] = chunk_size(workload, split)
+        sizes[split] = known_sizes[key]
     return sizes
 
 
@@ -140,28 +140,28 @@ def _sums(
 
     ``shapes`` are the shapes of a chunk's sums. Splits with equal examples share them.
     """
-    evaluated, own = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
-    size = min(own, chunk_examples)
+    evaluated, share = evaluated_examples(workload, getattr(workload.shapes, split).labels.shape[0], shards)
+    size = min(share, chunk_examples)
 
     def of_chunk(chunk: Examples, weights: Array | None) -> Sums:
         predicted = predict(chunk.inputs)
         weights = losses.label_weights(chunk.labels, weights, workload.padding)
         return {kind: metric.sums(predicted, chunk.labels, weights) for kind, metric in workload.metrics.items()}
 
-    first = mesh.shard_index(shards) * own
-    if size == own:
-        return of_chunk(examples, None if shards * own == evaluated else _there(first + jnp.arange(own), evaluated))
+    first = mesh.shard_index(shards) * share
+    if size == share:
+        return of_chunk(examples, None if shards * share == evaluated else _there(first + jnp.arange(share), evaluated))
 
     def add(totals: Sums, start: Array) -> tuple[Sums, None]:
-        at = jnp.minimum(start, own - size)  # the last chunk overlaps the one before, whose examples count once
-        chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, at, size) for a in examples))
-        places = at + jnp.arange(size)
+        offset = jnp.minimum(start, share - size)  # the last chunk overlaps the one before, whose examples count once
+        chunk = Examples(*(jax.lax.dynamic_slice_in_dim(a, offset, size) for a in examples))
+        places = offset + jnp.arange(size)
         weights = _there(first + places, evaluated) * (places >= start).astype(jnp.float32)
         return jax.tree.map(jnp.add, totals, of_chunk(chunk, weights)), None
 
-    starts = jnp.arange(0, own, size)
+    starts = jnp.arange(0, share, size)
     chunk = with_rows(examples, size)
-    key = tuple((each.shape, each.dtype) for each in chunk)
+    key = tuple((array.shape, array.dtype) for array in chunk)
     if key not in shapes:
         shapes[key] = jax.eval_shape(of_chunk, chunk, jax.ShapeDtypeStruct((size,), np.dtype("float32")))
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes[key])

@@ -34,13 +34,13 @@ def choices(workload: Workload, batch_size: int, division: Division, needed: flo
         sizes = shardings.tensors(workload, batch_size).sizes
     except BadInput:
         return []
-    whole = _state_bytes(workload, Division())
+    state = _state_bytes(workload, Division())
     carry, _ = programs.one_lane(workload)
     data = _bytes([examples for examples in workload.shapes if examples]) if not workload.feed else 0
-    rest = max(0.0, needed - data - STATES * _state_bytes(workload, division))  # activations
-    found: dict[str, str] = {}  # layout by mesh
+    activations = max(0.0, needed - data - STATES * _state_bytes(workload, division))
+    layouts: dict[str, str] = {}  # layout by mesh
     for way in _ways(sizes, batch_size):
-        if way.mesh_text in found:
+        if way.mesh_text in layouts:
             continue
         try:
             shardings.check(workload, way, batch_size)
@@ -50,12 +50,12 @@ def choices(workload: Workload, batch_size: int, division: Division, needed: flo
         over = way.devices // way.shards
         gathered = _bytes(carry.params) / over if way.shards > 1 else 0
         divided = all(name in dict(way.layout) for name in ("heads", "mlp") if name in sizes)
-        held = STATES * _state_bytes(workload, way) + gathered + rest * share / (over if divided else 1)
-        if held < SHARE * (free - data) and held < STATES * whole + rest:
-            found[way.mesh_text] = way.layout_text
-        if len(found) == SHOWN:
+        held = STATES * _state_bytes(workload, way) + gathered + activations * share / (over if divided else 1)
+        if held < SHARE * (free - data) and held < STATES * state + activations:
+            layouts[way.mesh_text] = way.layout_text
+        if len(layouts) == SHOWN:
             break
-    return [f"'mesh={mesh}' 'layout={layout}'" for mesh, layout in found.items()]
+    return [f"'mesh={mesh}' 'layout={layout}'" for mesh, layout in layouts.items()]
 
 
 def _ways(sizes: Mapping[str, int], batch_size: int) -> Iterator[Division]:
@@ -76,18 +76,18 @@ def _ways(sizes: Mapping[str, int], batch_size: int) -> Iterator[Division]:
 
 
 def _bytes(arrays: Any) -> int:
-    found = jax.tree.leaves(arrays, is_leaf=lambda leaf: hasattr(leaf, "dtype"))
-    return sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in found)
+    leaves = jax.tree.leaves(arrays, is_leaf=lambda leaf: hasattr(leaf, "dtype"))
+    return sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in leaves)
 
 
 def _state_bytes(workload: Workload, division: Division) -> int:
     """Returns the bytes of a trial's state on each device."""
     sizes = {DATA: division.shards, **dict(division.mesh)}
-    on = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=tuple(AxisType.Auto for _ in sizes))
+    abstract = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=tuple(AxisType.Auto for _ in sizes))
     carry, _ = programs.one_lane(workload)
     specs = shardings.of_carry(carry, shardings.of_step(workload, division))
 
     def size(leaf: jax.ShapeDtypeStruct, spec: P) -> int:
-        return math.prod(NamedSharding(on, spec).shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        return math.prod(NamedSharding(abstract, spec).shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
     return sum(jax.tree.leaves(jax.tree.map(size, carry, specs)))

@@ -24,10 +24,10 @@ def device_bytes() -> int | None:
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         free = memory.available()
-        own = free and free // jax.local_device_count()
+        bytes_here = free and free // jax.local_device_count()
     else:
-        own = (device.memory_stats() or {}).get("bytes_limit")
-    return int(-multihost.longest(-(own or 0))[0]) or None
+        bytes_here = (device.memory_stats() or {}).get("bytes_limit")
+    return int(-multihost.longest(-(bytes_here or 0))[0]) or None
 
 
 def groups(division: Division) -> int:
@@ -41,13 +41,13 @@ def mesh(division: Division) -> Mesh:
     Raises:
       BadInput: the number of devices is not a multiple of the number that the partition needs.
     """
-    found = devices()
-    if len(found) % division.devices:
+    available = devices()
+    if len(available) % division.devices:
         name = f"mesh={division.mesh_text}" if division.mesh else f"shards={division.shards}"
-        raise BadInput(f"{name} does not divide the {len(found)} devices of a study")
-    sizes = {TRIAL: len(found) // division.devices, DATA: division.shards, **dict(division.mesh)}
+        raise BadInput(f"{name} does not divide the {len(available)} devices of a study")
+    sizes = {TRIAL: len(available) // division.devices, DATA: division.shards, **dict(division.mesh)}
     auto = tuple(AxisType.Auto for _ in sizes)
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), devices=found, axis_types=auto)
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), devices=available, axis_types=auto)
 
 
 def device_put_sharded(arrays: Any, sharding: NamedSharding) -> Any:

@@ -1,23 +1,24 @@
-"""A training step of any workload, which the compiler's partitioner splits across a mesh, including the batch.
+"""The training step of a layout study: ``training.take_step``, split across a mesh by the compiler's partitioner.
 
-Unlike in ``training``, the program operates on whole arrays, and the layout names the mesh axis of each sharded axis.
+The partitioner also splits the batch, so a layout may assign any tensor axis to any mesh axis.
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec as P
 
-from harness.step import rng, shardings, training
-from harness.step.training import TrainState
-from workloads import axes, losses, registry
+from harness.compiled import ahead_of_time, jaxpr_cost
+from harness.compiled.ahead_of_time import CompilationResult
+from harness.step import programs, shardings, training
+from harness.step.batch_partition import Division
+from harness.step.training import Spans, TrainState
+from workloads import losses, optimizers, registry
 from workloads.axes import Sharding
-from workloads.workload import Array, Examples, Names, State, Workload
+from workloads.workload import Array, Examples, Names, Params, State, Variables, Workload
 
 # Values of the metaparameters that an optimizer tunes. Costs do not depend on them.
 METAPARAMETERS = {"learning_rate": 1e-3, "momentum": 0.9, "b1": 0.9, "beta": 0.95, "weight_decay": 0.0}
@@ -27,70 +28,63 @@ class PartitionedStep(NamedTuple):
     """A step and its partitioning.
 
     Attributes:
-      workload: the data, model and update rule.
-      rule: the update rule, with constant metaparameters.
+      workload: the data, model and update rule. Its network state ends with the loss of the last step.
+      metaparameters: metaparameters of the update rule, and label_smoothing.
       on: mesh of devices.
-      layout: mesh axis of each sharded axis.
-      rematerialized: whether stacked layers are computed again in the backward pass.
-      kept: names of their tensors that are stored instead.
+      sharding: mesh axis of each sharded axis, and how stacked layers are rematerialized.
       carry: shapes of the state of a trial, with their shardings.
     """
 
     workload: Workload
-    rule: optax.GradientTransformation
+    metaparameters: Mapping[str, float]
     on: Mesh
-    layout: Mapping[str, str]
-    rematerialized: bool
-    kept: Names
+    sharding: Sharding
     carry: TrainState
 
-    def start(self, seed: Array) -> TrainState:
-        """Returns the initial state of a trial with a seed, uint32[]."""
-        return _start(self.workload, self.rule, seed)
+    def spans(self, seed: Any = 0, steps: int = 0) -> Spans:
+        """Returns the numbers that determine a step of a trial, after a number of steps."""
+        constant = np.int32(optimizers.SCHEDULES["constant"])
+        metaparameters: Any = {name: np.float32(value) for name, value in self.metaparameters.items()}
+        unit = np.float32(1)
+        return Spans(np.int32(steps), np.int32(steps + 1), np.uint32(seed), constant, unit, unit, metaparameters)
+
+    def start(self, spans: Spans) -> TrainState:
+        """Returns the initial state of a trial."""
+        return training.fresh(self.workload, spans)
 
     def batch(self, size: int) -> Examples:
         """Returns the shapes of a batch of ``size`` examples, with their shardings."""
-        by_example = NamedSharding(self.on, P(self.layout.get("batch")))
+        by_example = NamedSharding(self.on, P(self.sharding.layout.get("batch")))
         return training.with_rows(self.workload.shapes.validation, size, sharding=by_example)
 
-    def gradients(self, carry: TrainState, batch: Examples, seed: Array) -> tuple[tuple[Array, State], Any]:
-        """Returns the mean loss over all labels and the network state, and the gradients of the parameters."""
+    def step(self, carry: TrainState, batch: Examples, spans: Spans) -> tuple[TrainState, Array]:
+        """Returns the next state, and the mean loss over all labels before the step."""
         weights = losses.label_weights(batch.labels, None, self.workload.padding)
         count = np.float32(batch.labels.size) if weights is None else jnp.maximum(weights.sum(), 1.0)
-        keys = rng.example_keys(seed, jnp.int32(0), jnp.arange(len(batch.labels), dtype=jnp.int32))
-        whole = jax.tree.map(lambda leaf: P(), carry.params)  # the partitioner gathers parameters
+        alone = Division()
+        given = training.batch_fed(batch, len(batch.labels), alone)
+        with jax.sharding.use_abstract_mesh(self.on.abstract_mesh):
+            after = training.take_step(self.workload, alone, spans, spans.start, carry, given, self.sharding)
+        return after, after.state[-1] / count
 
-        def loss(params: Any) -> tuple[Array, State]:
-            total, state = self.workload.loss(params, carry.state, batch, weights, keys, jnp.float32(0))
-            return total / count, state
+    def jaxpr(self, size: int) -> Any:
+        """Returns the jaxpr of ``step`` for ``size`` examples."""
+        with programs.traced(self.on):
+            return jax.make_jaxpr(self.step)(self.carry, self.batch(size), self.spans())
 
-        sharding = Sharding(self.layout, whole, self.workload.precision, self.rematerialized, self.kept)
-        with axes.sharded(sharding), jax.sharding.use_abstract_mesh(self.on.abstract_mesh):
-            value, grads = jax.value_and_grad(loss, has_aux=True)(carry.params)
-        return value, jax.lax.with_sharding_constraint(grads, placements(self.carry.params))
-
-    def step(self, carry: TrainState, batch: Examples, seed: Array) -> tuple[TrainState, Array]:
-        """Returns the next state, and the loss before the step."""
-        (value, state), grads = self.gradients(carry, batch, seed)
-        updates, optimizer = self.rule.update(grads, carry.optimizer, carry.params)
-        after = TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
-        return jax.tree.map(jax.lax.with_sharding_constraint, after, placements(self.carry)), value
+    def compiled_ahead(self, size: int) -> CompilationResult:
+        """Compiles ``step`` for devices that may not be attached. See ``ahead_of_time.make``."""
+        arguments = self.carry, self.batch(size)
+        return ahead_of_time.make(lambda: self.lowered(size), jaxpr_cost.device_bytes(arguments))
 
     def lowered(self, size: int) -> jax.stages.Lowered:
-        """Lowers ``step`` for ``size`` examples. The step donates the state. Float32 matmuls keep full precision."""
-        seed = jax.ShapeDtypeStruct((), jnp.uint32)
-        with jax.default_matmul_precision("highest" if self.workload.precision == "float32" else None):
-            return jax.jit(self.step, donate_argnums=0).lower(self.carry, self.batch(size), seed)
+        """Lowers ``step`` for ``size`` examples. The step donates the state."""
+        return programs.lower(jax.jit(self.step, donate_argnums=0), self.on, self.carry, self.batch(size), self.spans())
 
 
 def placements(shapes: Any) -> Any:
     """Returns the shardings of the given shapes."""
     return jax.tree.map(lambda leaf: leaf.sharding, shapes)
-
-
-def _start(workload: Workload, rule: optax.GradientTransformation, seed: Array) -> TrainState:
-    params, state = workload.init(jax.random.key(seed))
-    return TrainState(params, state, rule.init(params))
 
 
 def partitioned(
@@ -116,19 +110,41 @@ def partitioned(
     """
     shape = tuple(mesh.values())
     auto = tuple(AxisType.Auto for _ in mesh)
-    on = Mesh(np.array(devices[: int(np.prod(shape))]).reshape(shape), tuple(mesh), axis_types=auto)
-    row = registry.get_optimizer(optimizer)
-    tuned = {name: METAPARAMETERS.get(name, 1e-3) for name in row.tuned}
-    rule = row.update_rule(**{name: np.float32(value) for name, value in {**row.defaults, **tuned}.items()})
+    devices_mesh = Mesh(np.array(devices[: int(np.prod(shape))]).reshape(shape), tuple(mesh), axis_types=auto)
     assert workload.axes is not None  # see ``shardings.tensors``
-    shapes = jax.eval_shape(functools.partial(_start, workload, rule), jax.ShapeDtypeStruct((), jnp.uint32))
     named = jax.tree.map(lambda names: P(*map(layout.get, names)), workload.axes())
-    specs = shardings.of_carry(shapes, Sharding(layout, named, workload.precision))
+    sharding = Sharding(layout, named, workload.precision, False, rematerialized, kept)
+    workload = _with_loss(workload)
+    shapes, _ = programs.one_lane(workload)
 
     def placed(leaf: Any, spec: P) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(on, spec))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(devices_mesh, spec))
 
-    return PartitionedStep(workload, rule, on, layout, rematerialized, kept, jax.tree.map(placed, shapes, specs))
+    carry = jax.tree.map(placed, shapes, shardings.of_carry(shapes, sharding))
+    return PartitionedStep(workload, _metaparameters(optimizer), devices_mesh, sharding, carry)
+
+
+def _metaparameters(optimizer: str) -> dict[str, float]:
+    row = registry.get_optimizer(optimizer)
+    tuned = {name: METAPARAMETERS.get(name, 1e-3) for name in row.tuned}
+    return {"label_smoothing": 0.0, **row.defaults, **tuned}
+
+
+def _with_loss(workload: Workload) -> Workload:
+    """Returns a workload whose network state is a pair of the state and the total loss of the last step."""
+
+    def init(key: Array) -> Variables:
+        params, state = workload.init(key)
+        return params, (state, jnp.float32(0))
+
+    def loss(params: Params, state: State, *arguments: Any) -> tuple[Array, State]:
+        value, after = workload.loss(params, state[0], *arguments)
+        return value, (after, value)
+
+    def predict(params: Params, state: State, inputs: Array) -> Array:
+        return workload.predict(params, state[0], inputs)
+
+    return workload._replace(init=init, loss=loss, predict=predict)
 
 
 def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Examples:
@@ -148,4 +164,4 @@ def drawn(workload: Workload, classes: int, size: int, seed: int, at: int) -> Ex
             return generator.standard_normal(shape).astype(dtype)
         return generator.integers(0, 256 if dtype == np.uint8 else max(classes, 1), shape).astype(dtype)
 
-    return Examples(*(array((size, *one.shape[1:]), one.dtype) for one in workload.shapes.validation))
+    return Examples(*(array((size, *leaf.shape[1:]), leaf.dtype) for leaf in workload.shapes.validation))

@@ -40,8 +40,8 @@ class Feeder:
         except CancelledError:  # the decoding processes were replaced in the meantime
             superbatch = self._make(spans)
         works = spans.stop > spans.start
-        most = spans.stop + self._steps
-        stop = most if upcoming is None else np.clip(upcoming, spans.stop, most)
+        limit = spans.stop + self._steps
+        stop = limit if upcoming is None else np.clip(upcoming, spans.stop, limit)
         after = spans._replace(start=spans.stop, stop=np.where(works, stop, spans.stop))
         self._next = after, self._thread.submit(self._make, after)
         return superbatch
@@ -75,20 +75,20 @@ def fed(
     for lane in lanes if positions else ():
         for step in range(spans.start[lane], min(spans.stop[lane], spans.start[lane] + steps)):
             batch = workload.feed(int(spans.seed[lane]), step, batch_size, positions)
-            for whole, array in zip(superbatch, batch, strict=True):
-                whole[lane, step - spans.start[lane], positions.start : positions.stop] = array
+            for target, array in zip(superbatch, batch, strict=True):
+                target[lane, step - spans.start[lane], positions.start : positions.stop] = array
     return mesh.device_put_sharded(superbatch, sharding)
 
 
 def _begins(made: Spans, spans: Spans) -> bool:
     """Returns whether a superbatch contains the batches of a call, for every lane that takes steps."""
     works = spans.stop > spans.start
-    same = (made.seed == spans.seed) & (made.start == spans.start) & (made.stop >= spans.stop)
-    return bool(np.all(same[works]))
+    matches = (made.seed == spans.seed) & (made.start == spans.start) & (made.stop >= spans.stop)
+    return bool(np.all(matches[works]))
 
 
 def _own(sharding: NamedSharding, shape: tuple[int, ...]) -> list[range]:
     """Returns the contiguous range of indices that this process's devices hold, for each axis."""
-    found = sharding.addressable_devices_indices_map(shape).values()
-    sides = [[index[axis].indices(n) for index in found if index is not None] for axis, n in enumerate(shape)]
+    indices = sharding.addressable_devices_indices_map(shape).values()
+    sides = [[index[axis].indices(n) for index in indices if index is not None] for axis, n in enumerate(shape)]
     return [range(min(first for first, *_ in side), max(last for _, last, _ in side)) for side in sides]

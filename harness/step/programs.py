@@ -5,7 +5,7 @@ import functools
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -150,13 +150,13 @@ def over_lanes(on: Mesh, strategy: str, lane: Callable[..., Any], *, own_data: b
     """
 
     def all_lanes(carry: Any, spans: Any, data: Any) -> Any:
-        own, shared = ((data,), ()) if own_data else ((), (data,))
+        by_lane, shared = ((data,), ()) if own_data else ((), (data,))
         if strategy == "vmap" and len(jax.tree.leaves(spans)[0]) == 1:  # vmap over one lane would compile differently
-            each = jax.tree.map(lambda a: a[0], (carry, spans, *own))
-            return jax.tree.map(lambda a: a[None], lane(*each, *shared))
+            lanes_data = jax.tree.map(lambda a: a[0], (carry, spans, *by_lane))
+            return jax.tree.map(lambda a: a[None], lane(*lanes_data, *shared))
         if strategy == "vmap":
-            return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *own)
-        return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *own))
+            return jax.vmap(lambda *each: lane(*each, *shared))(carry, spans, *by_lane)
+        return jax.lax.map(lambda each: lane(*each, *shared), (carry, spans, *by_lane))
 
     # A single device does not need the partitioner, and its results must not depend on it.
     by_hand = {TRIAL} if on.size > on.shape[TRIAL] else {TRIAL, DATA}
@@ -168,7 +168,7 @@ def lower_start(workload: Workload, on: Mesh, shapes: Shapes) -> jax.stages.Lowe
     """Returns the program ``(carry, Spans, None) -> carry`` that initializes lanes starting from step 0."""
     lanes = over_lanes(on, "map", functools.partial(training.start_lane, workload))
     program = jax.jit(lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
-    return _lowered(program, on, shapes.carry, shapes.spans, None)
+    return lower(program, on, shapes.carry, shapes.spans, None)
 
 
 def lower_train(
@@ -185,16 +185,16 @@ def lower_train(
         train = training.with_rows(workload.shapes.train, lanes, call_steps, size, sharding=mesh.fed(on))
     all_lanes = over_lanes(on, strategy, lane, own_data=workload.feed is not None)
     program = jax.jit(all_lanes, donate_argnums=0, out_shardings=_shardings(shapes.carry))
-    return _lowered(program, on, shapes.carry, shapes.spans, train)
+    return lower(program, on, shapes.carry, shapes.spans, train)
 
 
 def most_steps(workload: Workload, strategy: str, lanes: int, batch_size: int) -> int | None:
     """Returns the maximum number of steps per call, given the number of lanes on a device, or None for no limit."""
-    most = CALL_STEPS if strategy == "vmap" or workload.feed else None
+    limit = CALL_STEPS if strategy == "vmap" or workload.feed else None
     if workload.feed and workload.shapes.train:
         example = sum(math.prod(a.shape[1:]) * np.dtype(a.dtype).itemsize for a in workload.shapes.train)
-        most = max(1, min(CALL_STEPS, FED_BYTES // (lanes * batch_size * example)))
-    return most
+        limit = max(1, min(CALL_STEPS, FED_BYTES // (lanes * batch_size * example)))
+    return limit
 
 
 def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes, division: Division) -> jax.stages.Lowered:
@@ -205,22 +205,28 @@ def lower_evaluate(workload: Workload, on: Mesh, shapes: Shapes, division: Divis
     lane = functools.partial(evaluation.evaluate_lane, workload, division)
     lanes = over_lanes(on, "map", lane)
     program = jax.jit(lanes, out_shardings=mesh.by_lane(on))
-    return _lowered(program, on, shapes.carry, shapes.active, shapes.splits)
+    return lower(program, on, shapes.carry, shapes.active, shapes.splits)
 
 
 def _shardings(shapes: Any) -> Any:
     return jax.tree.map(lambda array: array.sharding, shapes)
 
 
-def _lowered(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
+def lower(program: Any, on: Mesh | AbstractMesh, *arguments: Any) -> jax.stages.Lowered:
     """Lowers a program with full-precision float32 matmuls. By default, TPUs and GPUs reduce their precision.
 
     A program over an abstract mesh, which has no devices, is lowered for TPUs and cannot be compiled.
     """
-    is_abstract = isinstance(on, AbstractMesh)
-    platforms = ("tpu",) if is_abstract else None
-    with jax.default_matmul_precision("highest"), devices.traced_for(None if is_abstract else on.devices.flat[0]):
-        return program.trace(*arguments).lower(lowering_platforms=platforms)
+    with traced(on):
+        return program.trace(*arguments).lower(lowering_platforms=("tpu",) if isinstance(on, AbstractMesh) else None)
+
+
+@contextlib.contextmanager
+def traced(on: Mesh | AbstractMesh) -> Iterator[None]:
+    """Traces programs for a mesh with full-precision float32 matmuls."""
+    device = None if isinstance(on, AbstractMesh) else on.devices.flat[0]
+    with jax.default_matmul_precision("highest"), devices.traced_for(device):
+        yield
 
 
 class Data(NamedTuple):
@@ -236,12 +242,12 @@ def _data(dataset: str, version: str, source: str, division: Division) -> Data:
     del version  # only part of the cache key
     row = registry.dataset(dataset, json.loads(source))
     loaded = row.load()
-    on = mesh.mesh(division)
+    data_mesh = mesh.mesh(division)
     train = None
     if not (row.draw or row.feed or loaded.train is None):
-        train = mesh.device_put_sharded(loaded.train, mesh.replicated(on))
+        train = mesh.device_put_sharded(loaded.train, mesh.replicated(data_mesh))
     splits = [evaluation.prepared(row, getattr(loaded, name), division.shards) for name in row.splits]
-    return Data(train, tuple(mesh.device_put_sharded(split, mesh.by_shard(on)) for split in splits))
+    return Data(train, tuple(mesh.device_put_sharded(split, mesh.by_shard(data_mesh)) for split in splits))
 
 
 class _SharedPrograms(NamedTuple):
@@ -257,29 +263,29 @@ class _SharedPrograms(NamedTuple):
 @functools.lru_cache(maxsize=16)
 def _shared(key: ProgramsKey, lanes: int, division: Division, source: str) -> _SharedPrograms:
     workload = workload_of(key, json.loads(source))
-    on = mesh.mesh(division)
-    of = shapes(workload, on, lanes, division)
-    start = compile_cache.compiled(lower_start(workload, on, of))
-    evaluate = compile_cache.compiled(lower_evaluate(workload, on, of, division))
-    return _SharedPrograms(workload, on, of, start, evaluate)
+    program_mesh = mesh.mesh(division)
+    arguments = shapes(workload, program_mesh, lanes, division)
+    start = compile_cache.compiled(lower_start(workload, program_mesh, arguments))
+    evaluate = compile_cache.compiled(lower_evaluate(workload, program_mesh, arguments, division))
+    return _SharedPrograms(workload, program_mesh, arguments, start, evaluate)
 
 
 @functools.lru_cache(maxsize=16)
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
-    whole = division._replace(microbatches=1)
-    shared = _shared(key._replace(batch_size=0), lanes, whole, source)
+    undivided = division._replace(microbatches=1)
+    shared = _shared(key._replace(batch_size=0), lanes, undivided, source)
     workload = shared.workload
-    on = shared.on
-    lowered = lower_train(workload, on, strategy, shared.shapes, key.batch_size, division)
+    program_mesh = shared.on
+    lowered = lower_train(workload, program_mesh, strategy, shared.shapes, key.batch_size, division)
     train = compile_cache.compiled(lowered)
-    placed = functools.partial(_data, key.dataset, key.data, source, whole)
-    place = functools.partial(mesh.device_put_sharded, sharding=mesh.by_lane(on))
-    call_steps = most_steps(workload, strategy, lanes // on.shape[TRIAL], key.batch_size)
+    placed = functools.partial(_data, key.dataset, key.data, source, undivided)
+    place = functools.partial(mesh.device_put_sharded, sharding=mesh.by_lane(program_mesh))
+    call_steps = most_steps(workload, strategy, lanes // program_mesh.shape[TRIAL], key.batch_size)
 
     feeder = None
     if workload.feed is not None:
         assert call_steps is not None
-        make = functools.partial(prefetch.fed, workload, key.batch_size, division, call_steps, mesh.fed(on))
+        make = functools.partial(prefetch.fed, workload, key.batch_size, division, call_steps, mesh.fed(program_mesh))
         feeder = prefetch.Feeder(make, call_steps)
 
     def empty() -> Any:
@@ -296,7 +302,7 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         shapes, structure = jax.tree.flatten(shared.shapes.carry)
         for lane, arrays in lanes.items():
             # Without the axis of lanes. Each process puts the parts of its own devices.
-            of_lane = [NamedSharding(on, P(*shape.sharding.spec[1:])) for shape in shapes]
+            of_lane = [NamedSharding(program_mesh, P(*shape.sharding.spec[1:])) for shape in shapes]
             state = list(map(mesh.device_put_sharded, arrays, of_lane))
             carry = put_lane(carry, np.int32(lane), jax.tree.unflatten(structure, state))
         return carry

@@ -60,8 +60,8 @@ def check(workload: Workload, division: Division, batch_size: int) -> None:
     """Raises Refused unless a workload can be trained with the layout of a partition."""
     if division.layout:
         size = division.examples(batch_size) * division.shards
-        on = Mesh({DATA: division.shards, **dict(division.mesh)})
-        read_layout(f"{division.layout_text};batch:{DATA}", on, tensors(workload, size))
+        sizes = Mesh({DATA: division.shards, **dict(division.mesh)})
+        read_layout(f"{division.layout_text};batch:{DATA}", sizes, tensors(workload, size))
 
 
 def of_step(workload: Workload, division: Division) -> Sharding | None:
@@ -87,7 +87,7 @@ def gathering(function: Callable[..., Any], sharding: Sharding | None) -> Callab
         with axes.sharded(sharding):
             return function(*arguments)
 
-    if not any(DATA in spec for spec in jax.tree.leaves(sharding.specs)):
+    if not (sharding.gathers and any(DATA in spec for spec in jax.tree.leaves(sharding.specs))):
         return in_context
     policy = jax.checkpoint_policies.save_anything_except_these_names(axes.GATHERED)
     return jax.checkpoint(in_context, policy=policy)
@@ -126,15 +126,15 @@ def like_parameters(params: Params, specs: Params, state: Any) -> Any:
     An array belongs to a parameter if its path ends with the parameter's path and it has the parameter's shape, or the
     shape of one of its stacked layers. Other arrays are replicated.
     """
-    known = {
+    specs_by_name = {
         names(path): (leaf.shape, spec)
         for (path, leaf), spec in zip(jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(specs), strict=True)
     }
 
     def spec_of(path: Any, leaf: Any) -> P:
-        own = names(path)
-        for start in range(len(own) + 1):
-            shape, spec = known.get(own[start:], (None, P()))
+        keys = names(path)
+        for start in range(len(keys) + 1):
+            shape, spec = specs_by_name.get(keys[start:], (None, P()))
             if shape == leaf.shape:
                 return spec
             if shape is not None and shape[1:] == leaf.shape:
@@ -148,6 +148,6 @@ def names(path: Any) -> tuple[str, ...]:
     """Returns the keys of a path, without the index of a stacked layer (see ``workloads.optimizers``)."""
     keys = list(map(str, path))
     if optimizers.LAYERS in keys:
-        at = keys.index(optimizers.LAYERS)
-        del keys[at : at + 2]
+        place = keys.index(optimizers.LAYERS)
+        del keys[place : place + 2]
     return tuple(keys)

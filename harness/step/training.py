@@ -134,11 +134,20 @@ def train_lane(
 
 
 def take_step(
-    workload: Workload, division: Division, spans: Spans, at: Array, carry: TrainState, batch: Batch
+    workload: Workload,
+    division: Division,
+    spans: Spans,
+    at: Array,
+    carry: TrainState,
+    batch: Batch,
+    sharding: Sharding | None = None,
 ) -> TrainState:
-    """Takes one step of a trial, after ``at`` (int32[]) earlier steps. The optimizer updates whole parameters."""
+    """Takes one step of a trial, after ``at`` (int32[]) earlier steps. The optimizer updates whole parameters.
+
+    The default sharding is that of the partition of the batch. Layout studies pass their own.
+    """
     smoothing = spans.metaparameters["label_smoothing"]
-    sharding = shardings.of_step(workload, division)
+    sharding = sharding or shardings.of_step(workload, division)
 
     def of_shard(batch: Batch, carry: TrainState, seed: Array, at: Array, smoothing: Array) -> Variables:
         keys = rng.example_keys(seed, at, batch.positions)
@@ -245,28 +254,28 @@ def _epochs(
         return step(at, carry, batch_of(train, order, first, batch_size, division))
 
     def some_epochs(at_carry: tuple[Array, TrainState]) -> tuple[Array, TrainState]:
-        at, carry = at_carry
-        since = at // steps_per_epoch
+        taken, carry = at_carry
+        since = taken // steps_per_epoch
         order_of = functools.partial(rng.epoch_order, key, examples=examples)
         if epochs == 1:
             order = order_of(since)
         else:
             order = jax.vmap(order_of)(since + np.arange(epochs, dtype=np.int32)).ravel()
         end = jnp.minimum(spans.stop, (since + epochs) * steps_per_epoch)
-        return end, jax.lax.fori_loop(at, end, lambda i, c: one(i, c, order, since), carry)
+        return end, jax.lax.fori_loop(taken, end, lambda i, c: one(i, c, order, since), carry)
 
     return jax.lax.while_loop(lambda at_carry: at_carry[0] < spans.stop, some_epochs, (spans.start, carry))[1]
 
 
 def batch_of(examples: Examples, order: Array | None, first: Array, count: int, division: Division) -> Batch:
     """Returns a batch of ``count`` examples starting at ``first`` in ``order``. With None, uses the stored order."""
-    whole = batch_fed(examples, count, division)
+    batch = batch_fed(examples, count, division)
     if division == Division() and order is None:
-        return whole
-    places = first + (whole.positions if whole.weights is None else jnp.minimum(whole.positions, count - 1))
+        return batch
+    places = first + (batch.positions if batch.weights is None else jnp.minimum(batch.positions, count - 1))
     # Uses a gather: on a TPU, a slice whose position differs between lanes would become a loop over lanes.
     rows = places if order is None else order.at[places].get(mode="promise_in_bounds")
-    return whole._replace(examples=mesh.divided(Examples(*(_rows(array, rows) for array in examples)), division.shards))
+    return batch._replace(examples=mesh.divided(Examples(*(_rows(array, rows) for array in examples)), division.shards))
 
 
 def batch_fed(examples: Examples, count: int, division: Division) -> Batch:

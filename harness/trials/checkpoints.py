@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,13 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from harness.processes import multihost
-from harness.step.programs import Programs
-from harness.trials.scheduler import Live, Saved, TrialScheduler
 from results import durable
 from results.aliases import Fields
 from results.durable import Folder
-from results.plans.batch_study import BatchStudy
-from results.plans.study import Trial
 from results.printing import say
 from results.storage import parts
 from results.storage.commits import list_study
@@ -137,17 +133,17 @@ class Checkpoints:
           key: as in ``save``.
           shapes: shape and dtype of each whole array.
         """
-        found = self.load(trial, key)
+        newest = self.load(trial, key)
         names = [name for _, name in list_study(self.folder).checkpoints] if multihost.leads() else []
         for step, count in multihost.broadcast(parts.complete_checkpoints(trial, names)):
-            if found is not None and found.step >= step:
+            if newest is not None and newest.step >= step:
                 break
             pieces = [self._load(trial, key, (i, count), step) for i in range(count)]
             joined = _joined([piece for piece in pieces if piece is not None], shapes)
             is_missing = len(pieces) != count or None in pieces or joined is None
             if not any(multihost.longest(float(is_missing))):
                 return joined
-        return found
+        return newest
 
     def _load(self, trial: int, key: str, part: Part, step: int | None = None) -> Checkpoint | None:
         try:
@@ -220,23 +216,23 @@ def _read(data: bytes, key: str) -> Checkpoint:
 
 def _joined(pieces: Sequence[Checkpoint], shapes: Sequence[Any]) -> Checkpoint | None:
     """Returns a checkpoint with whole arrays, if the pieces fill them exactly. Pieces are untrusted."""
-    whole = [np.empty(shape.shape, shape.dtype) for shape in shapes]
-    filled = [0 for _ in whole]
+    joined = [np.empty(shape.shape, shape.dtype) for shape in shapes]
+    filled = [0 for _ in joined]
     for piece in pieces:
         for array, (number, start) in zip(piece.arrays, piece.places or (), strict=True):
-            if not 0 <= number < len(whole):
+            if not 0 <= number < len(joined):
                 return None
-            shape = whole[number].shape
-            ends = [at + size for at, size in zip(start, array.shape, strict=True)]
-            if array.ndim != len(shape) or array.dtype != whole[number].dtype:
+            shape = joined[number].shape
+            ends = [low + size for low, size in zip(start, array.shape, strict=True)]
+            if array.ndim != len(shape) or array.dtype != joined[number].dtype:
                 return None
-            if any(at < 0 or end > size for at, end, size in zip(start, ends, shape, strict=True)):
+            if any(low < 0 or end > size for low, end, size in zip(start, ends, shape, strict=True)):
                 return None
-            whole[number][tuple(map(slice, start, ends))] = array
+            joined[number][tuple(map(slice, start, ends))] = array
             filled[number] += array.size
-    if not pieces or filled != [array.size for array in whole]:
+    if not pieces or filled != [array.size for array in joined]:
         return None
-    return Checkpoint(pieces[0].step, pieces[0].rows, whole)
+    return Checkpoint(pieces[0].step, pieces[0].rows, joined)
 
 
 def _is_row(row: Any) -> bool:
@@ -253,143 +249,3 @@ def _bytes(array: np.ndarray) -> Any:
 def same_shapes(arrays: Sequence[np.ndarray], others: Iterable[Any]) -> bool:
     """Returns whether saved arrays match the shapes and dtypes of other arrays or shape structs."""
     return [(array.shape, array.dtype) for array in arrays] == [(tuple(a.shape), a.dtype) for a in others]
-
-
-class _Piece(NamedTuple):
-    """A part of an array of all lanes, held by this process: its lanes, its values and its place in the array."""
-
-    lanes: range
-    array: np.ndarray
-    place: tuple[int, list[int]]
-
-
-def _own_pieces(leaves: Sequence[jax.Array]) -> Iterator[_Piece]:
-    """Yields the parts of arrays on devices of this process. A part with several copies is yielded once."""
-    for number, leaf in enumerate(leaves):
-        for shard in leaf.addressable_shards:
-            if shard.replica_id == 0:
-                lanes, *index = shard.index
-                place = number, [part.start or 0 for part in index]
-                yield _Piece(range(*lanes.indices(leaf.shape[0])), np.asarray(shard.data), place)
-
-
-class Saver:
-    """Saves and restores the trials that are in lanes. Each checkpoint holds the rows and the carry of a trial.
-
-    Args:
-      study, programs, scheduler: the running study, its programs and its scheduler.
-      rows: measurements of the run as (trial, step, float32[metrics]). ``resume`` appends the rows of resumed trials.
-      checkpoints: the study's checkpoints. With None, trials are not saved.
-
-    Attributes:
-      has_saved: whether this run has saved a trial. In a multi-host run, only the leader's value is reliable.
-    """
-
-    def __init__(
-        self,
-        study: BatchStudy,
-        programs: Programs,
-        scheduler: TrialScheduler,
-        rows: list[tuple[int, int, np.ndarray]],
-        checkpoints: Checkpoints | None,
-    ):
-        self._study, self._programs, self._scheduler, self._rows = study, programs, scheduler, rows
-        self._checkpoints = checkpoints
-        self.has_saved = False
-        self._waiting: dict[int, Checkpoint] = {}  # resumed trials that are not yet assigned to a lane
-        self._saved: dict[int, int] = {}  # step of the latest checkpoint by trial
-
-    def resume(self, trials: Sequence[Trial]) -> None:
-        """Resumes each of the given trials that has a checkpoint. Call it before they run."""
-        if self._checkpoints is None:
-            return
-        names = self._programs.metrics
-        saved = {}
-        for trial in trials:
-            found = self._checkpoints.load_newest(trial.id, self._key(trial), self._programs.lane_shapes)
-            if found is not None and self._could_be(found):
-                self._waiting[trial.id], self._saved[trial.id] = found, found.step
-                evaluations = []
-                for row in found.rows:
-                    values = np.array([row[name] for name in names], np.float32)
-                    self._rows.append((trial.id, int(row["step"]), values))
-                    evaluations.append(dict(zip(names, values, strict=True)))
-                saved[trial.id] = Saved(found.step, evaluations)
-        self._scheduler.resume(trials, saved)
-
-    def restored(self, carry: Any, live_trials: Sequence[Live]) -> Any:
-        """Returns the carry after copying the arrays of resumed trials into their lanes."""
-        resumed = [live for live in live_trials if live.trial.id in self._waiting]
-        lanes = {live.lane: self._waiting.pop(live.trial.id).arrays for live in resumed}
-        return self._programs.put(carry, lanes) if lanes else carry
-
-    def due(self) -> bool:
-        return self._checkpoints is not None and self._checkpoints.due()
-
-    def save(self, carry: Any) -> bool:
-        """Saves the trials that are in lanes. Returns False if there is no checkpoint to resume from."""
-        if self._checkpoints is None:
-            return False
-        with self._checkpoints.saving():
-            live_trials = [live for live in self._scheduler.live if live.step > self._saved.get(live.trial.id, 0)]
-            rows: dict[int, list[Row]] = {live.trial.id: [] for live in live_trials}
-            for trial, step, measured in self._rows:
-                if trial in rows:
-                    metrics = zip(self._programs.metrics, map(float, measured), strict=True)
-                    rows[trial].append({"step": step, **dict(metrics)})
-            self._save_all(carry, live_trials, rows)
-        return bool(self._saved)
-
-    def _save_all(self, carry: Any, live_trials: Sequence[Live], rows: Mapping[int, list[Row]]) -> None:
-        """Saves trials. If their state is split across hosts, each host saves its own parts."""
-        assert self._checkpoints is not None
-        steps = {live.trial.id: live.step for live in live_trials}
-        if not (multihost.are_many() and self._programs.division.layout):
-            leaves = jax.tree.leaves(multihost.on_host(carry)) if live_trials else []
-            for live in live_trials:
-                checkpoint = Checkpoint(live.step, rows[live.trial.id], [leaf[live.lane] for leaf in leaves])
-                self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint)
-            self._saved |= steps
-            self.has_saved |= bool(steps)
-            return
-        failure: OSError | None = None
-        try:
-            pieces = list(_own_pieces(jax.tree.leaves(carry)))
-            for live in live_trials:
-                kept = [piece for piece in pieces if live.lane in piece.lanes]
-                arrays = [piece.array[live.lane - piece.lanes.start] for piece in kept]
-                checkpoint = Checkpoint(live.step, rows[live.trial.id], arrays, [piece.place for piece in kept])
-                self._checkpoints.save(live.trial.id, self._key(live.trial), checkpoint, multihost.place())
-        except OSError as error:
-            failure = error
-        if not any(multihost.longest(float(failure is not None))):  # all hosts have saved
-            self._saved |= steps
-            self.has_saved |= bool(steps)
-            self._checkpoints.remove_older(steps)
-        if failure is not None:
-            raise failure
-
-    def remove(self, finished: Collection[int]) -> None:
-        """Removes the checkpoints of stored trials, unless they ran out of time and may be resumed later."""
-        if self._checkpoints is not None:
-            ended = {i for i in finished if self._scheduler.outcomes[i].reason != "time_limit"} & self._saved.keys()
-            self._checkpoints.remove(ended)
-            for i in ended:
-                del self._saved[i]
-
-    def _could_be(self, checkpoint: Checkpoint) -> bool:
-        """Returns whether a checkpoint has the expected arrays and rows. Checkpoints are untrusted."""
-        grid = self._scheduler.grid
-        count = len(checkpoint.rows)
-        names = {"step", *self._programs.metrics}
-        return (
-            same_shapes(checkpoint.arrays, self._programs.lane_shapes)
-            and all(row.keys() == names for row in checkpoint.rows)
-            and count < len(grid)
-            and [row["step"] for row in checkpoint.rows] == grid[:count].tolist()
-            and (count == 0 or grid[count - 1] <= checkpoint.step)
-            and checkpoint.step < grid[count]
-        )
-
-    def _key(self, trial: Trial) -> str:
-        return key_of(self._study.plan(), trial, self._programs.metrics)

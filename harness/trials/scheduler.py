@@ -93,9 +93,9 @@ class TrialScheduler:
         """
         yield from iter(self.next, [])
         self._prunes = False
-        while further := [trial for trial in confirming() if trial.id not in self.outcomes]:
-            self._queue.extend(further)
-            self.trials |= {trial.id: trial for trial in further}
+        while repeats := [trial for trial in confirming() if trial.id not in self.outcomes]:
+            self._queue.extend(repeats)
+            self.trials |= {trial.id: trial for trial in repeats}
             yield from iter(self.next, [])
 
     def next(self) -> list[Live]:
@@ -106,8 +106,8 @@ class TrialScheduler:
             self._live.append(live)
         if not self._prunes:
             return list(self._live)
-        least = min((live.evaluated for live in self._live), default=0)
-        return [live for live in self._live if live.evaluated == least]
+        reached = min((live.evaluated for live in self._live), default=0)
+        return [live for live in self._live if live.evaluated == reached]
 
     def _first(self) -> Live:
         """Takes the next trial from the queue, resumed trials first."""
@@ -123,8 +123,8 @@ class TrialScheduler:
 
     def stop_after(self, live: Live, step: int) -> int:
         """Returns the step of the trial's first evaluation after a step, but never beyond its last evaluation."""
-        at = live.evaluated + (step == self.stop(live))
-        return int(self.grid[min(at, len(self.grid) - 1)])
+        index = live.evaluated + (step == self.stop(live))
+        return int(self.grid[min(index, len(self.grid) - 1)])
 
     @property
     def live(self) -> list[Live]:

@@ -34,6 +34,7 @@ LOGITS: Names = ("batch", "length", "vocab")
 TOKENS: Names = ("batch", "length")
 KEY_HEADS = "key_heads"  # axis of keys and values that several heads share
 _WIDTH = 4  # bytes of float32 and int32
+NUMBERS = 10  # of a step: those of steps of the trial and of Adam, three of the schedule, and five metaparameters
 
 
 class Matmul(NamedTuple):
@@ -81,7 +82,7 @@ class Costs(NamedTuple):
 
     Attributes:
       work: FLOPs of matmuls, two per multiply-add, and the bytes that they read and write.
-      argument_bytes: bytes of parameters, of both of Adam's moments, and of the batch.
+      argument_bytes: bytes of parameters, of both of Adam's moments, of the batch, and of ``NUMBERS``.
       activation_bytes: estimated bytes of activations and gradients at peak memory.
       collectives: collectives of the step. Each one lists only its first group, because all groups are alike.
       totals: count, bytes and wire bytes of the collectives, by operation and mesh axis.
@@ -187,7 +188,7 @@ def closed_form(
     }
     return Costs(
         step.work.times(accumulation)._replace(state_bytes=STATE_TRAFFIC * 3 * _WIDTH * arguments),
-        _WIDTH * (3 * arguments + tokens + 1),  # and the number of steps of Adam
+        _WIDTH * (3 * arguments + tokens + NUMBERS),
         step.activation_bytes(arguments),
         *_collectives(parts, mesh),
     )

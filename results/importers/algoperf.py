@@ -21,7 +21,7 @@ from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_trials import EXTERNAL, METAPARAMETERS, Key, LoggedTrial, TrialFolder, places
-from results.importers.recording import Content
+from results.importers.recording import Content, Saved
 from results.importers.untrusted import ImportWarnings, Unusable
 from results.located import located_both
 from results.plans.recorded import Recorded
@@ -35,8 +35,6 @@ CITATION = (
     "logs of github.com/mlcommons/submissions_algorithms"
 )
 MOST_TRIALS = 10_000  # per study
-_KEPT = "the stored values are kept (--replace takes those of the logs)"
-_REPLACED = "replaced by the current values of the logs"
 
 
 @located_both
@@ -55,42 +53,35 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
     if not path.exists():
         raise BadInput(f"no folder at {path}. Name a copy of previous_leaderboards, or a part of it.")
     root = path.resolve()
-    warnings, waiting = ImportWarnings(), list[Content]()
-    new = present = trials = rows = assumed = 0
-    saved = {}
+    warnings, waiting, saved = ImportWarnings(), list[Content](), list[Saved]()
     for key, folders in tqdm(sorted(places(root, warnings).items()), "algoperf-logs", unit="study", disable=None):
         content = study(key, folders, root, warnings)
         if content is None:
             continue
         waiting.append(content)
-        if not (new + present or len(content.measurements["step"])):
-            continue  # studies with only lost trials are left until one has evaluations
-        if not new + present:
-            stores.check_destination(store)
-        for each in waiting:
-            saved[each.study.name] = recording.save(store, each, replace=replace)
-            if saved[each.study.name].stored:
-                new += 1
-                trials += each.study.trials
-                rows += len(each.measurements["step"])
-            else:
-                present += 1
-            assumed += each.study.details["batch_size_source"] == algoperf_workloads.BASELINE
-        waiting.clear()
-    if not new + present:
+        if saved or len(content.measurements["step"]):  # studies with only lost trials wait for one with evaluations
+            if not saved:
+                stores.check_destination(store)
+            saved += [recording.save(store, content, replace=replace) for content in waiting]
+            waiting.clear()
+    if not saved:
         report(f"error: nothing to import in {path}: no trial_<n> has evaluations of a known workload")
         warnings.report(report, most=1)
         return 1
     warnings.report(report)
-    recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
+    recording.report_changes(saved, report, replace=replace)
+    assumed = sum(result.study.details["batch_size_source"] == algoperf_workloads.BASELINE for result in saved)
     if assumed:
         report(
             f"{number_of(assumed, 'study')} with the batch size of AlgoPerf's baselines, because the submission's own "
             "get_batch_size cannot be read"
         )
+    new = [result for result in saved if result.stored]
+    trials, rows = sum(result.study.trials for result in new), sum(result.rows for result in new)
     report(
-        f"{number_of(new + present, 'study')}: {new} new ({number_of(trials, 'trial')}, "
-        f"{number_of(rows, 'evaluation')}), {present} already present; {number_of(len(warnings.lines), 'warning')}"
+        f"{number_of(len(saved), 'study')}: {len(new)} new ({number_of(trials, 'trial')}, "
+        f"{number_of(rows, 'evaluation')}), {len(saved) - len(new)} already present; "
+        f"{number_of(len(warnings.lines), 'warning')}"
     )
     return 0
 
@@ -132,7 +123,7 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
         "device_kind": untrusted.text(metadata.get("gpu_model_name")),
         "device_count": untrusted.int_or_none(metadata.get("gpu_count"), 1),
     }
-    return Content(recorded, _trial_columns(trials, absent), _measurement_columns(trials), about)
+    return Content(recorded, _trial_columns(trials, absent), _measurements(trials), about)
 
 
 def _first_metadata(trials: Sequence[LoggedTrial]) -> Fields:
@@ -147,8 +138,10 @@ def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Im
         where = untrusted.display_path(place.folder, path)
         earlier = first.setdefault(trial.number, trial)
         if earlier is not trial:
-            other = untrusted.display_path(earlier.folder, path)
-            warnings.add(where, f"repeats {other}" if _alike(trial, earlier) else f"contradicts {other}, which is kept")
+            kept_place = untrusted.display_path(earlier.folder, path)
+            warnings.add(
+                where, f"repeats {kept_place}" if _alike(trial, earlier) else f"contradicts {kept_place}, which is kept"
+            )
             continue
         faults = list(trial.faults)
         if key.ruleset == EXTERNAL and METAPARAMETERS not in place.names:
@@ -158,11 +151,10 @@ def _trials(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Im
     yield from (first[number] for number in sorted(first))
 
 
-def _alike(one: LoggedTrial, other: LoggedTrial) -> bool:
-    if one.evaluations is None or other.evaluations is None:
-        return one.evaluations is other.evaluations
-    a, b = (pa.table({"step": e.step, **e.source}).to_pylist() for e in (one.evaluations, other.evaluations))
-    return repr(a) == repr(b)
+def _alike(trial: LoggedTrial, earlier: LoggedTrial) -> bool:
+    """Returns whether two trials have the same evaluations. NaN is equal to NaN."""
+    tables = [table and table.to_pylist() for table in (trial.evaluations, earlier.evaluations)]
+    return repr(tables[0]) == repr(tables[1])
 
 
 def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
@@ -175,12 +167,12 @@ def _absent_trials(trials: Sequence[LoggedTrial]) -> list[int]:
 
 def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
     """Returns the batch sizes from the submission's code, which is in the folder `submissions` next to `logs`."""
-    above = next((p for p in folder.parents if p.name == "logs"), None)
-    if above is None:
+    logs = next((p for p in folder.parents if p.name == "logs"), None)
+    if logs is None:
         return {}
-    source = above.parent / "submissions" / key.ruleset / key.submission / "submission.py"
+    source = logs.parent / "submissions" / key.ruleset / key.submission / "submission.py"
     try:
-        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, above.parent, 1 << 20).decode())
+        return algoperf_workloads.batch_sizes(untrusted.read_bytes(source, logs.parent, 1 << 20).decode())
     except (Unusable, UnicodeDecodeError):
         return {}
 
@@ -188,14 +180,14 @@ def _submitted_batch_sizes(folder: Folder, key: Key) -> dict[str, int]:
 def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) -> Fields:
     metadata = _first_metadata(trials)
     goals = {
-        algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(value)
-        for column, value in algoperf_trials.targets(metadata).items()
+        algoperf_workloads.COLUMNS[column]: algoperf_workloads.METRICS[column.split("/")[1]].error(goal)
+        for column, goal in algoperf_trials.targets(metadata).items()
     }
     words: dict[str, dict[str, str]] = {}
     for trial in trials:
-        for name, value in trial.metaparameters.items():
-            if untrusted.numeric(value) is None or not recording.may_be_column(name):
-                words.setdefault(name[:80], {})[str(trial.number)] = untrusted.brief(value)
+        for name, setting in trial.metaparameters.items():
+            if untrusted.numeric(setting) is None or not recording.may_be_column(name):
+                words.setdefault(name[:80], {})[str(trial.number)] = untrusted.brief(setting)
     return {
         **key._asdict(),
         "targets": goals,
@@ -210,32 +202,31 @@ def _details(key: Key, trials: Sequence[LoggedTrial], batch_size_source: str) ->
 
 
 def _trial_columns(trials: Sequence[LoggedTrial], absent: Sequence[int]) -> Fields:
-    outcomes = [algoperf_trials.outcome(trial) for trial in trials] + [("INCOMPLETE", "lost") for _ in absent]
-    blank = [None for _ in absent]
-    columns = {
-        "trial": [trial.number for trial in trials] + list(absent),
-        "seed": [trial.seed for trial in trials] + blank,
-        "status": [status for status, _ in outcomes],
-        "reason": [reason for _, reason in outcomes],
-        "steps": [int(t.evaluations.step[-1]) if t.evaluations else None for t in trials] + blank,
-        "submission_seconds": [trial.seconds for trial in trials] + blank,
-    }
-    names = dict.fromkeys(name for trial in trials for name in trial.metaparameters)
-    for name in filter(recording.may_be_column, names):
-        values = [untrusted.numeric(trial.metaparameters.get(name)) for trial in trials]
-        if name not in columns and any(value is not None for value in values):
-            columns[name] = values + blank
-    return columns
+    rows = []
+    for trial in trials:
+        status, reason = algoperf_trials.outcome(trial)
+        row = {
+            "trial": trial.number,
+            "seed": trial.seed,
+            "status": status,
+            "reason": reason,
+            "steps": trial.last.get("step"),
+            "submission_seconds": trial.seconds,
+        }
+        names = [name for name in trial.metaparameters if name not in row and recording.may_be_column(name)]
+        rows.append(row | {name: untrusted.numeric(trial.metaparameters[name]) for name in names})
+    numbers = {name for row in rows for name, value in row.items() if value is not None}
+    rows = [{name: row[name] for name in row if name in numbers or name == "submission_seconds"} for row in rows]
+    return recording.as_columns(
+        rows + [{"trial": number, "status": "INCOMPLETE", "reason": "lost"} for number in absent]
+    )
 
 
-def _measurement_columns(trials: Sequence[LoggedTrial]) -> Fields:
-    usable = [(trial.number, trial.evaluations, trial.evaluations.errors) for trial in trials if trial.evaluations]
-    metrics = dict.fromkeys(name for _, _, errors in usable for name in errors)
-    columns = {
-        "trial": pa.array([number for number, evaluations, _ in usable for _ in evaluations.step], pa.int32()),
-        "step": pa.array([step for _, evaluations, _ in usable for step in evaluations.step], pa.int32()),
-    }
-    for name in metrics:
-        parts = [errors.get(name, pa.nulls(len(evaluations.step), pa.float64())) for _, evaluations, errors in usable]
-        columns[name] = pa.concat_arrays(parts)
-    return columns
+def _measurements(trials: Sequence[LoggedTrial]) -> Fields:
+    tables = [pa.table({"trial": pa.array([], pa.int32()), "step": pa.array([], pa.int32())})]
+    for trial in trials:
+        if trial.evaluations is not None:
+            numbers = pa.repeat(pa.scalar(trial.number, pa.int32()), len(trial.evaluations))
+            tables.append(algoperf_trials.errors(trial.evaluations).add_column(0, "trial", numbers))
+    joined = pa.concat_tables(tables, promote_options="default")
+    return dict(zip(joined.column_names, joined.columns, strict=True))

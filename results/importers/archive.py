@@ -6,14 +6,15 @@ except one, and remote files in a thread.
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO
 
 from results import durable
 from results.durable import Folder
@@ -31,18 +32,19 @@ _MAGIC = b"BZh"
 _ODD = {"link": "a symbolic link", "device": "a device, pipe or socket"}
 
 
-class OpenArchive(NamedTuple):
+@dataclasses.dataclass
+class OpenArchive:
     """An open archive or folder.
 
     Attributes:
-      entries: all contents except folders, in order. Iterating may raise Broken.
-      position: function that returns the number of bytes read so far.
       size: size of the archive in bytes, or 0 for a folder.
+      entries: all contents except folders, in order. Iterating may raise Broken.
+      position: number of bytes read so far.
     """
 
-    entries: Iterator[ArchiveEntry]
-    position: Callable[[], int]
     size: int
+    entries: Iterator[ArchiveEntry]
+    position: int = 0
 
 
 @contextlib.contextmanager
@@ -57,84 +59,73 @@ def open_archive(path: Folder, top: str) -> Iterator[OpenArchive]:
       Broken: the archive cannot be opened. Reading entries can raise this error too.
     """
     if path.is_dir():
-        yield OpenArchive(_folder(path, top), lambda: 0, 0)
+        yield OpenArchive(0, _folder(path, top))
         return
     if not path.is_file():
         raise Broken("it is neither a file nor a folder")
     with contextlib.ExitStack() as stack:
         try:
-            size = path.stat().st_size
+            archive = OpenArchive(path.stat().st_size, iter(()))
             file = stack.enter_context(path.open("rb"))
-            compressed = file.read(len(_MAGIC)) == _MAGIC
+            is_compressed = file.read(len(_MAGIC)) == _MAGIC
             file.seek(0)
-            source = _decoder(path, file, stack) if compressed else bunzip.Decoded(file.read, file.tell)
         except (OSError, RuntimeError, ValueError) as error:
             raise Broken(f"it cannot be opened ({_reason(error)})") from None
-        pool = ThreadPoolExecutor(1)  # one thread keeps chunks in order
-        stack.callback(pool.shutdown, cancel_futures=True)  # runs before the file is closed
-        chunks = _Chunks(source, size, pool)
-        yield OpenArchive(tar_stream.entries(iter(chunks)), lambda: chunks.position, size)
+        if not is_compressed:
+            pieces = _plain(file)
+        elif durable.system(path).is_local:
+            pieces = _decoded_in_process(Path(str(path)))
+        else:
+            pieces = bunzip.decode(file)
+        stack.enter_context(contextlib.closing(pieces))
+        pool = stack.enter_context(ThreadPoolExecutor(1))  # one thread keeps chunks in order
+        stack.callback(pool.shutdown, cancel_futures=True)
+        archive.entries = tar_stream.entries(_chunks(archive, pieces, pool))
+        yield archive
 
 
-def _decoder(path: Folder, file: Any, stack: contextlib.ExitStack) -> bunzip.Decoded:
-    if not durable.system(path).is_local:
-        return bunzip.Decoded(bunzip.Decoder(file).read, file.tell)
+def _plain(file: BinaryIO) -> Generator[bunzip.Piece]:
+    while data := file.read(CHUNK):
+        yield file.tell(), data
+
+
+def _decoded_in_process(path: Path) -> Generator[bunzip.Piece]:
+    """Yields the content of a local bzip2 file, decoded by a process that runs ``bunzip``."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    decoder = _BunzipProcess(Path(str(path)), max(1, min(cores - 1, DECODERS)))
-    stack.callback(decoder.end)
-    return bunzip.Decoded(decoder.read, lambda: decoder.position)
-
-
-class _BunzipProcess:
-    """A process that runs ``bunzip`` to decode a file."""
-
-    def __init__(self, path: Path, threads: int):
-        command = [sys.executable, *DECODE, str(path.absolute()), str(threads)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=CHUNK)
-        self.position = 0
-
-    def read(self, size: int) -> bytes:
-        """Returns the next piece of data, in the size that the decoder returns, or empty bytes at the end."""
-        assert self._process.stdout and self._process.stderr
-        head = self._process.stdout.read(bunzip.HEAD.size)
-        if len(head) < bunzip.HEAD.size:
-            lines = self._process.stderr.read().decode(errors="replace").splitlines()
-            raise RuntimeError(lines[-1] if lines else "the decoder was killed")
-        position, length = bunzip.HEAD.unpack(head)
-        self.position = max(self.position, position)
-        return self._process.stdout.read(length)
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-class _Chunks:
-    """The content in chunks. A chunk is yielded only once the next one is decoded, because bz2 detects damage late."""
-
-    def __init__(self, decoded: bunzip.Decoded, size: int, pool: ThreadPoolExecutor):
-        self._decoded, self._size, self._pool, self.position = decoded, size, pool, 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        chunk, total = b"", 0
-        ahead = collections.deque(self._pool.submit(self._read) for _ in range(AHEAD))
+    command = [sys.executable, *DECODE, str(path.absolute()), str(max(1, min(cores - 1, DECODERS)))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=CHUNK) as process:
+        assert process.stdout and process.stderr
         try:
-            while True:
-                following, self.position = ahead.popleft().result()
-                ahead.append(self._pool.submit(self._read))
-                total += len(following)
-                if total > SMALL + MOST_GROWTH * self._size:
-                    raise Broken(f"it unpacks to more than {MOST_GROWTH} times its size")
-                if chunk:
-                    yield chunk
-                if not following:
+            while len(head := process.stdout.read(bunzip.HEAD.size)) == bunzip.HEAD.size:
+                position, length = bunzip.HEAD.unpack(head)
+                if not length:
                     return
-                chunk = following
-        except (OSError, EOFError, RuntimeError, ValueError) as error:
-            raise Broken(f"it is damaged or truncated ({_reason(error)})") from None
+                yield position, process.stdout.read(length)
+            lines = process.stderr.read().decode(errors="replace").splitlines()
+            raise RuntimeError(lines[-1] if lines else "the decoder was killed")
+        finally:
+            process.kill()
 
-    def _read(self) -> tuple[bytes, int]:
-        return self._decoded.read(CHUNK), self._decoded.position()
+
+def _chunks(archive: OpenArchive, pieces: Iterator[bunzip.Piece], pool: ThreadPoolExecutor) -> Iterator[bytes]:
+    """Yields the content. A chunk is yielded only once the next one is decoded, because bz2 detects damage late."""
+    chunk, total, end = b"", 0, (0, b"")
+    ahead = collections.deque(pool.submit(next, pieces, end) for _ in range(AHEAD))
+    try:
+        while True:
+            position, following = ahead.popleft().result()
+            ahead.append(pool.submit(next, pieces, end))
+            archive.position = max(archive.position, position)
+            total += len(following)
+            if total > SMALL + MOST_GROWTH * archive.size:
+                raise Broken(f"it unpacks to more than {MOST_GROWTH} times its size")
+            if chunk:
+                yield chunk
+            if not following:
+                return
+            chunk = following
+    except (OSError, EOFError, RuntimeError, ValueError) as error:
+        raise Broken(f"it is damaged or truncated ({_reason(error)})") from None
 
 
 def _reason(error: Exception) -> str:
@@ -146,21 +137,21 @@ def _folder(root: Folder, top: str) -> Iterator[ArchiveEntry]:
     """Yields the files in a folder before those in its subfolders. Links are never followed."""
     waiting = [("" if (root / top).is_dir() else f"{top}/", root)]
     while waiting:
-        below, folder = waiting.pop()
+        prefix, folder = waiting.pop()
         folders = []
         with contextlib.ExitStack() as stack:
             try:
                 opened = stack.enter_context(untrusted.open_folder(folder, root))
                 entries = sorted(opened.entries())
             except (OSError, Unusable) as error:
-                yield ArchiveEntry(below or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
+                yield ArchiveEntry(prefix or str(root), 0, f"a folder that cannot be read ({_reason(error)})", bytes)
                 continue
             for name, kind, size, _ in entries:
                 if kind != "folder":
                     odd = _ODD.get(kind, "")
-                    yield ArchiveEntry(f"{below}{name}", size, odd, functools.partial(opened.read, name, size))
-                elif below.count("/") >= DEEPEST:
-                    yield ArchiveEntry(f"{below}{name}", 0, "a folder nested too deep", bytes)
+                    yield ArchiveEntry(f"{prefix}{name}", size, odd, functools.partial(opened.read, name, size))
+                elif prefix.count("/") >= DEEPEST:
+                    yield ArchiveEntry(f"{prefix}{name}", 0, "a folder nested too deep", bytes)
                 else:
-                    folders.append((f"{below}{name}/", folder / name))
+                    folders.append((f"{prefix}{name}/", folder / name))
         waiting += reversed(folders)

@@ -6,78 +6,62 @@ writes records to standard output: the number of bytes of FILE read so far, the 
 """
 
 import bz2
-import contextlib
 import importlib
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Generator, Iterator
+from typing import BinaryIO
 
 CHUNK = 1 << 20
 HEAD = struct.Struct("<QQ")
+Piece = tuple[int, bytes]  # the number of bytes read from the file so far, and data
 
 
-class Decoded(NamedTuple):
-    """An open bzip2 file.
+def decode(file: BinaryIO) -> Generator[Piece]:
+    """Decodes a file with the standard library, in large steps. (bz2.BZ2File decodes in steps of 8 KiB.)
 
-    Attributes:
-      read: function that returns up to the given number of bytes, and empty bytes only at the end. It may raise
-        OSError, EOFError, RuntimeError or ValueError.
-      position: function that returns the number of bytes read from the file so far.
+    Raises:
+      OSError: the file is damaged. Bytes after the last stream are ignored, as by bzip2.
+      EOFError: the file is truncated.
     """
-
-    read: Callable[[int], bytes]
-    position: Callable[[], int]
-
-
-class Decoder:
-    """The standard library's decoder, run in large steps. (bz2.BZ2File decodes in steps of 8 KiB.)"""
-
-    def __init__(self, file: BinaryIO):
-        self._file, self._decoder = file, bz2.BZ2Decompressor()
-
-    def read(self, size: int) -> bytes:
-        """Returns up to ``size`` bytes, and empty bytes only at the end."""
-        while True:
-            rest, starts = b"", self._decoder.eof
-            if starts:
-                rest, self._decoder = self._decoder.unused_data, bz2.BZ2Decompressor()
-            if self._decoder.needs_input:
-                rest = rest or self._file.read(CHUNK)
-                if not rest and starts:
-                    return b""
-                if not rest:
-                    raise EOFError("the compressed file ends too early")
-            try:
-                data = self._decoder.decompress(rest, size)
-            except OSError:
-                if starts:  # trailing bytes after the last stream, which bzip2 also ignores
-                    return b""
-                raise
-            if data:
-                return data
+    decoder, data, is_start = bz2.BZ2Decompressor(), file.read(CHUNK), False
+    while data or not is_start:
+        if not data and decoder.needs_input:
+            raise EOFError("the compressed file ends too early")
+        try:
+            decoded = decoder.decompress(data, CHUNK)
+        except OSError:
+            if is_start:
+                return
+            raise
+        if decoded:
+            yield file.tell(), decoded
+        data, is_start = b"", decoder.eof
+        if is_start:
+            data, decoder = decoder.unused_data, bz2.BZ2Decompressor()
+        if decoder.needs_input:
+            data = data or file.read(CHUNK)
 
 
-@contextlib.contextmanager
-def open_bzip2(path: str, threads: int) -> Iterator[Decoded]:
-    """Opens a local file for decoding with rapidgzip, or with the standard library if rapidgzip is not installed."""
+def decode_in_threads(path: str, threads: int) -> Iterator[Piece]:
+    """Decodes a local file with rapidgzip, or with the standard library if rapidgzip is not installed."""
     try:
         rapidgzip = importlib.import_module("rapidgzip")
     except ImportError:
         with open(path, "rb") as file:
-            yield Decoded(Decoder(file).read, file.tell)
+            yield from decode(file)
         return
     with rapidgzip.IndexedBzip2File(path, parallelization=threads) as decoded:
         reader = getattr(decoded, "bz2reader", None)
-        yield Decoded(decoded.read, lambda: reader.tell_compressed() // 8 if reader is not None else 0)
+        while data := decoded.read(CHUNK):
+            yield reader.tell_compressed() // 8 if reader is not None else 0, data
 
 
 def main(path: str, threads: int, out: BinaryIO) -> None:
     """Decodes a file to its end."""
-    with open_bzip2(path, threads) as source:
-        while data := source.read(CHUNK):
-            out.write(HEAD.pack(source.position(), len(data)))
-            out.write(data)
+    for position, data in decode_in_threads(path, threads):
+        out.write(HEAD.pack(position, len(data)))
+        out.write(data)
     out.write(HEAD.pack(0, 0))  # marks the end of complete output
     out.flush()
 

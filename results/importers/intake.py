@@ -64,20 +64,17 @@ class Intake:
           Broken: the rest of the archive cannot be read.
         """
         study = self.studies.setdefault(place.study, PartialStudy(place.study))
-        if self._current is not study:
-            if self._current is not None and self._current.whole and not self._current.at_the_end:
-                self._hand_over(self._current, last=True)
-                self._current.at_the_end = True
-            self._current = study
+        previous, self._current = self._current, study
+        if previous and previous is not study and previous.whole and not previous.at_the_end:
+            self._hand_over(previous, last=True)
+            previous.at_the_end = True
         if study.refused:
             return
         try:
             if place.trial is None:
                 self._take_study(study, entry)
-            elif place.file == "metadata.json":
-                self._take_outcome(study, place.trial, entry)
             else:
-                self._take_curve(study, place.trial, entry)
+                self._take_trial(study, place.trial, entry, is_outcome=place.file == "metadata.json")
         except Unusable as error:
             self.warnings.add(entry.path, error)
         self._make_room(study)
@@ -135,26 +132,25 @@ class Intake:
             self.present += len(study.done)
             self._forget(study, study.done)
 
-    def _take_outcome(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
-        if trial in study.statuses:
+    def _take_trial(self, study: PartialStudy, trial: int, entry: ArchiveEntry, *, is_outcome: bool) -> None:
+        if trial in (study.statuses if is_outcome else study.measured):
             raise Unusable("occurs twice; the first one is kept")
-        self._count(study, trial)
+        if not any(trial in trials for trials in (study.statuses, study.measured, study.lost)):
+            self._seen += 1
+        is_needed = trial not in study.done and trial not in study.lost
+        if not is_outcome:
+            study.measured.add(trial)
+            if is_needed:
+                self._read_curve(study, trial, entry)
+            return
         try:
             outcome = shallue2018_format.outcome(trial, _read(entry, LARGEST_JSON))
         except Unusable as error:
             self._lose(study, trial, entry.path, error)
             return
         study.statuses[trial] = outcome.status
-        if trial not in study.done and trial not in study.lost:
+        if is_needed:
             study.take_outcome(trial, outcome)
-
-    def _take_curve(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
-        if trial in study.measured:
-            raise Unusable("occurs twice; the first one is kept")
-        self._count(study, trial)
-        study.measured.add(trial)
-        if trial not in study.done and trial not in study.lost:
-            self._read_curve(study, trial, entry)
 
     def _read_curve(self, study: PartialStudy, trial: int, entry: ArchiveEntry) -> None:
         try:
@@ -165,20 +161,16 @@ class Intake:
         study.take_curve(trial, text)
         self._waiting += len(text)
 
-    def _count(self, study: PartialStudy, trial: int) -> None:
-        if trial not in study.statuses and trial not in study.measured and trial not in study.lost:
-            self._seen += 1
-
     def check_bounds(self) -> None:
         """Raises Broken if the archive is larger than any published archive."""
-        for what, count, most in (
+        for what, count, limit in (
             ("studies", len(self.studies), MOST_STUDIES),
             ("trials", self._seen, MOST_TRIALS),
             ("faults", len(self.warnings.lines), MOST_WARNINGS),
             ("bytes of study.json", self._configured, MOST_CONFIGURED),
         ):
-            if count > most:
-                raise Broken(f"it holds more than {most:,} {what}")
+            if count > limit:
+                raise Broken(f"it holds more than {limit:,} {what}")
 
     def _refuse(self, study: PartialStudy, why: str) -> None:
         self.warnings.add(study.path, why)
@@ -240,10 +232,10 @@ class Intake:
         study.writing = self._pool.submit(_save, study.writing, self._folder, batch)
         self._under_way.append(_UnderWay(study, size, study.writing))
 
-    def _settle(self, most: int) -> None:
-        """Waits until at most ``most`` bytes are being stored, and collects the results of finished batches."""
+    def _settle(self, limit: int) -> None:
+        """Waits until at most ``limit`` bytes are being stored, and collects the results of finished batches."""
         while self._under_way and (
-            most == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > most
+            limit == 0 or len(self._under_way) > MOST_BATCHES or sum(batch.bytes for batch in self._under_way) > limit
         ):
             study, _, future = self._under_way.popleft()
             stored = future.result()
@@ -251,11 +243,10 @@ class Intake:
             self.rows += stored.rows
             self.left_out |= stored.left_out
             study.lost |= stored.broken.keys()
-            for trial, why in stored.broken.items():
+            kept = "rows repeat a step; the first of each is kept"
+            repeats = {trial: f"{rows} {kept}" for trial, rows in stored.repeated.items()}
+            for trial, why in [*stored.broken.items(), *repeats.items()]:
                 self.warnings.add(f"{study.path}/{trial}/measurements.csv", why)
-            for trial, rows in stored.repeated.items():
-                place = f"{study.path}/{trial}/measurements.csv"
-                self.warnings.add(place, f"{rows} rows repeat a step; the first of each is kept")
 
 
 def _save(before: Future[Stored] | None, folder: Folder, batch: Batch) -> Stored:

@@ -64,20 +64,22 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
         warnings.report(report, most=1)
         return 1
     stores.check_destination(store)
-    contents = [each._replace(study=stores.with_stored_name(store, each.study)) for each in map(content, groups)]
+    contents = [
+        content._replace(study=stores.with_stored_name(store, content.study)) for content in map(content, groups)
+    ]
     present, new = _split(contents, recording.stored_studies(store, SOURCE))
-    saved = {}
-    for each in tqdm(present + new, "mlperf-rcp", unit="study", disable=None):
-        saved[each.study.name] = recording.save(store, each)
+    progress = tqdm(present + new, "mlperf-rcp", unit="study", disable=None)
+    saved = [recording.save(store, content) for content in progress]
     warnings.report(report)
-    recording.report_changes(saved, "the import", _KEPT, report)
-    for line in notes(groups, [each.study for each in contents]):
+    recording.report_changes(saved, report, source="the import", kept=_KEPT)
+    for line in notes(groups, [content.study for content in contents]):
         report(line)
-    if older := len(contents) - len(present) - len(new):
+    older = len(contents) - len(saved)
+    if older:
         report(
             f"{number_of(older, 'study')} stored from fewer or other releases (import into a new store to combine all)"
         )
-    trials = sum(each.study.trials for each in new)
+    trials = sum(content.study.trials for content in new)
     report(
         f"{number_of(len(records), 'record')}: {number_of(len(groups), 'study')}, {len(new)} new "
         f"({number_of(trials, 'trial')}), {len(groups) - len(new)} already present; "
@@ -89,52 +91,55 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
 def merge(records: Iterable[ReferencePoint]) -> list[list[ReferencePoint]]:
     """Groups equal records into studies. See the module docstring."""
     groups: dict[tuple[str, str, int], list[list[ReferencePoint]]] = {}
-    for each in records:
-        candidates = groups.setdefault((each.known.dataset, each.known.model, each.batch_size), [])
+    for record in records:
+        candidates = groups.setdefault((record.known.dataset, record.known.model, record.batch_size), [])
         for group in candidates:
-            if all(_same(each, member) for member in group):
-                group.append(each)
+            if all(_same(record, member) for member in group):
+                group.append(record)
                 break
         else:
-            candidates.append([each])
+            candidates.append([record])
     return [group for candidates in groups.values() for group in candidates]
 
 
 def content(group: Sequence[ReferencePoint]) -> Content:
     """Returns the study for equal records. Uses the record with the most information about its runs."""
     main = max(group, key=lambda r: (r.samples is not None, r.unit != "epochs", len(r.values)))
-    known, samples = main.known, main.samples
-    metaparameters = {name: value for each in group for name, value in each.metaparameters.items()}
-    count = len(main.values)
-    steps = [math.ceil(value / main.batch_size) for value in samples] if samples else [None] * count
-    epoch_values = max((each.values for each in group if each.unit == "epochs"), key=len, default=())
-    from_samples = [value / known.examples for value in samples] if samples and known.examples else []
-    epochs = [*epoch_values, *from_samples[len(epoch_values) :]][:count]  # prefers epochs stated in the source
-    columns = {
-        name: untrusted.numeric(value) for name, value in metaparameters.items() if recording.may_be_column(name)
-    }
+    benchmark, samples, count = main.known, main.samples or (), len(main.values)
+    metaparameters = {name: value for record in group for name, value in record.metaparameters.items()}
+    epochs = max((list(record.values) for record in group if record.unit == "epochs"), key=len, default=[])
+    if benchmark.examples:  # prefers epochs stated in the source
+        epochs += [value / benchmark.examples for value in samples[len(epochs) :]]
+    lists = _lists(group)
+    trials = []
+    for i in range(count):
+        trial = {
+            "trial": i,
+            "status": "COMPLETE",
+            "steps": math.ceil(samples[i] / main.batch_size) if samples else None,
+            "epochs_to_converge": float(epochs[i]) if epochs else None,
+            "samples_to_converge": float(samples[i]) if samples else None,
+        }
+        for name, value in metaparameters.items():
+            number = untrusted.numeric(value)
+            if number is not None and recording.may_be_column(name):
+                trial[name] = number
+        if len(lists) > 1:
+            trial[SOURCE_LISTS] = float(sum(i < len(values) for values in lists))
+        trials.append(trial)
     study = Recorded(
         SOURCE,
-        known.dataset,
-        known.model,
+        benchmark.dataset,
+        benchmark.model,
         optimizer(metaparameters),
         main.batch_size,
         SearchSpace({}),
         _details(group, main, metaparameters),
         count,
     )
-    trials = {
-        "trial": range(count),
-        "status": ["COMPLETE"] * count,
-        "steps": steps,
-        "epochs_to_converge": [float(value) for value in epochs] if epochs else [None] * count,
-        "samples_to_converge": [float(value) for value in samples] if samples else [None] * count,
-    } | {name: [value] * count for name, value in columns.items() if value is not None}
-    if len(lists := _lists(group)) > 1:
-        trials[SOURCE_LISTS] = [float(sum(i < len(one) for one in lists)) for i in range(count)]
-    met = count if samples else 0
-    measurements = {"trial": range(met), "step": steps[:met], METRIC: [0.0] * met}
-    return Content(study, trials, measurements, {"device_kind": study.details["platform"]})
+    columns, met = recording.as_columns(trials), count if samples else 0
+    measurements = {"trial": range(met), "step": columns["steps"][:met], METRIC: [0.0] * met}
+    return Content(study, columns, measurements, {"device_kind": study.details["platform"]})
 
 
 def optimizer(metaparameters: Fields) -> str:
@@ -148,7 +153,7 @@ def optimizer(metaparameters: Fields) -> str:
 
 def _lists(group: Sequence[ReferencePoint]) -> list[tuple[Fraction, ...]]:
     """Returns the distinct source lists that a study combines."""
-    return [values for _, values in dict.fromkeys((each.unit, each.values) for each in group)]
+    return [values for _, values in dict.fromkeys((record.unit, record.values) for record in group)]
 
 
 def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded]) -> list[str]:
@@ -159,19 +164,19 @@ def notes(groups: Sequence[Sequence[ReferencePoint]], studies: Sequence[Recorded
       studies: the study of each group.
     """
     reasons = collections.Counter[str]()
-    for group in groups:
-        first = group[-1]
-        if first.samples is None and first.unit == "epochs":
-            size = f"an epoch's size {first.known.examples_source}"
-            reasons[f"{first.known.dataset}, {first.known.model}: kept without steps: {size}"] += 1
-        elif first.samples is None:
-            reasons[f"{first.known.model}: kept without steps: {first.unit_source}"] += 1
+    for *_, record in groups:
+        benchmark = record.known
+        if record.samples is None and record.unit == "epochs":
+            size = f"an epoch's size {benchmark.examples_source}"
+            reasons[f"{benchmark.dataset}, {benchmark.model}: kept without steps: {size}"] += 1
+        elif record.samples is None:
+            reasons[f"{benchmark.model}: kept without steps: {record.unit_source}"] += 1
     lines = [f"{line} ({number_of(count, 'study')})" for line, count in reasons.items()]
-    again = same_runs(studies)
-    if again:
+    repeats = same_runs(studies)
+    if repeats:
         lines.append(
-            f"{len(again)} lists are kept twice, because their metaparameters contradict each other: "
-            + "; ".join(" and ".join(names) for names in again)
+            f"{len(repeats)} lists are kept twice, because their metaparameters contradict each other: "
+            + "; ".join(" and ".join(names) for names in repeats)
         )
     joined = [study.name for group, study in zip(groups, studies, strict=True) if len(_lists(group)) > 1]
     if joined:
@@ -186,13 +191,13 @@ def _split(contents: Sequence[Content], stored: Sequence[Recorded]) -> tuple[lis
     """Splits studies into those already stored from the same records, and those without a stored record."""
     plans = {study.plan_json for study in stored}
     places = {place for study in stored for place in study.details.get("records", ())}
-    present = [each for each in contents if each.study.plan_json in plans]
-    others = [each for each in contents if each.study.plan_json not in plans]
-    return present, [each for each in others if places.isdisjoint(each.study.details["records"])]
+    present = [content for content in contents if content.study.plan_json in plans]
+    unstored = [content for content in contents if content.study.plan_json not in plans]
+    return present, [content for content in unstored if places.isdisjoint(content.study.details["records"])]
 
 
 def _details(group: Sequence[ReferencePoint], record: ReferencePoint, metaparameters: Fields) -> Fields:
-    known = record.known
+    benchmark = record.known
     about = {
         key: next((r.about[key] for r in reversed(group) if key in r.about), None) for key in map(str.lower, ABOUT)
     }
@@ -210,8 +215,8 @@ def _details(group: Sequence[ReferencePoint], record: ReferencePoint, metaparame
         "target": "the benchmark's own quality target, which the source does not state",
         "unit": record.unit,
         "unit_source": record.unit_source,
-        "training_examples": known.examples,
-        "training_examples_source": known.examples_source,
+        "training_examples": benchmark.examples,
+        "training_examples_source": benchmark.examples_source,
         "steps": rule if record.samples else "not known",
         "evaluation_samples": _spacing(record),
         "runs": digest({"unit": record.unit, "values": [str(value) for value in record.values]})[:16],
@@ -225,21 +230,21 @@ def _spacing(record: ReferencePoint) -> float | None:
     samples = record.samples
     if samples is None or len(set(samples)) < 2:
         return None
-    scale = math.lcm(*(value.denominator for value in samples))
-    spacing = Fraction(math.gcd(*(int(value * scale) for value in samples)), scale)
+    scale = math.lcm(*(count.denominator for count in samples))
+    spacing = Fraction(math.gcd(*(int(count * scale) for count in samples)), scale)
     return float(spacing) if spacing >= record.batch_size else None
 
 
-def _same(one: ReferencePoint, other: ReferencePoint) -> bool:
+def _same(first: ReferencePoint, second: ReferencePoint) -> bool:
     """Returns whether two records with equal benchmark and batch size have equal runs and compatible metaparameters."""
-    shared = one.metaparameters.keys() & other.metaparameters.keys()
-    if any(one.metaparameters[name] != other.metaparameters[name] for name in shared):
+    shared = first.metaparameters.keys() & second.metaparameters.keys()
+    if any(first.metaparameters[name] != second.metaparameters[name] for name in shared):
         return False
-    if len(shared) < min(len(one.metaparameters), len(other.metaparameters)):
+    if len(shared) < min(len(first.metaparameters), len(second.metaparameters)):
         return False
-    a, b = (one.samples, other.samples) if one.samples and other.samples else (one.values, other.values)
-    if (one.samples is None) == (other.samples is None) and all(x == y for x, y in zip(a, b, strict=False)):
-        return one.samples is not None or one.unit == other.unit
-    if one.unit == other.unit or len(a) != len(b) or len(set(a)) < 3:
+    a, b = (first.samples, second.samples) if first.samples and second.samples else (first.values, second.values)
+    if (first.samples is None) == (second.samples is None) and all(x == y for x, y in zip(a, b, strict=False)):
+        return first.samples is not None or first.unit == second.unit
+    if first.unit == second.unit or len(a) != len(b) or len(set(a)) < 3:
         return False
-    return len({x / y for x, y in zip(one.values, other.values, strict=True)}) == 1
+    return len({x / y for x, y in zip(first.values, second.values, strict=True)}) == 1

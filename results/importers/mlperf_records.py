@@ -1,18 +1,17 @@
 """Records of MLPerf's reference convergence points, as found in mlcommons/logging, and their benchmarks."""
 
+import csv
 import re
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from results.aliases import Fields, StringMap
 from results.durable import Folder
 from results.importers import untrusted
 from results.importers.untrusted import ImportWarnings, Unusable
 
-Unit = Literal["epochs", "samples", "tokens", "steps", "unstated"]
-
-RULES = "MLPerf training rules (mlcommons/training_policies), table of epoch reporting"
-HPC_RULES = "MLPerf HPC rules (mlcommons/training_policies); the repository mlcommons/hpc counts epochs"
 ABOUT = ("Creator", "When", "Platform", "Precision")
 MOST_RECORDS = 1000  # per file
 
@@ -21,7 +20,7 @@ _LONGEST = 2**31 - 1  # steps are int32
 
 
 class Benchmark(NamedTuple):
-    """A benchmark, by default counted in samples. Its strings are part of plans, so changing them would rename studies.
+    """A benchmark in ``mlperf_benchmarks.csv``. Its strings are part of plans, so changing them would rename studies.
 
     Attributes:
       dataset, model: our names. The source uses a single name for both.
@@ -34,81 +33,23 @@ class Benchmark(NamedTuple):
 
     dataset: str
     model: str
-    unit: Unit = "samples"
-    unit_source: str = RULES
+    unit: str
+    unit_source: str
     examples: int | None = None
     examples_source: str | None = None
     tokens: int | None = None
 
 
-_COCO = (117_266, "images of COCO 2017 train that are not empty, as the SSD reference counts them")
-_CRITEO = (4_195_197_692, "TOTAL_TRAINING_SAMPLES of the DLRM-DCNv2 reference in mlcommons/training")
-_LISTED = "the benchmark's README in mlcommons/training: the steps it gives are these numbers over the batch size"
+def _benchmarks() -> Iterator[tuple[str, Benchmark]]:
+    with Path(__file__).with_name("mlperf_benchmarks.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            examples, tokens = (int(row[key]) if row[key] else None for key in ("examples", "tokens"))
+            names = row["dataset"], row["model"]
+            source = row["examples_source"] or None
+            yield row["name"], Benchmark(*names, row["unit"], row["unit_source"], examples, source, tokens)
 
-BENCHMARKS = {
-    "bert": Benchmark("wikipedia", "bert_large"),
-    "cosmoflow": Benchmark(
-        "cosmoflow_n_body", "cosmoflow", "epochs", HPC_RULES, 524_288, "n_train of the reference in mlcommons/hpc"
-    ),
-    "deepcam": Benchmark(
-        "cam5_climate", "deepcam", "epochs", HPC_RULES, 121_266, "train_samples in MLPerf's compliance rules"
-    ),
-    "deepseekv3_671b": Benchmark("c4", "deepseek_v3_671b"),
-    "dlrm": Benchmark("criteo_1tb", "dlrm", "epochs", RULES, *_CRITEO),
-    "dlrm_dcnv2": Benchmark("criteo_1tb_multi_hot", "dlrm_dcnv2", "epochs", RULES, *_CRITEO),
-    "dlrmv4": Benchmark(
-        "yambda_5b",
-        "dlrm_v4_hstu",
-        "samples",
-        "rcp_checker.py in mlcommons/logging counts this benchmark in samples_count",
-        2_290_835_423,
-        "train_samples in MLPerf's compliance rules",
-    ),
-    "flux1": Benchmark("cc12m_subset", "flux1"),
-    "gpt3": Benchmark("c4", "gpt3_175b", "tokens", RULES, tokens=2048),
-    "gpt_oss_20b": Benchmark("c4", "gpt_oss_20b"),
-    "llama2_70b_lora": Benchmark("scrolls_govreport", "llama2_70b_lora"),
-    "llama31_405b": Benchmark("c4", "llama31_405b"),
-    "llama31_8b": Benchmark("c4", "llama31_8b"),
-    "maskrcnn": Benchmark("coco_2017", "mask_rcnn", "epochs", RULES, *_COCO),
-    "oc20": Benchmark(
-        "oc20_s2ef_2m", "dimenet_plus_plus", "epochs", HPC_RULES, 2_000_000, "the 2M split the HPC rules name"
-    ),
-    "openfold": Benchmark(
-        "openproteinset",
-        "openfold",
-        "samples",
-        "the numbers are multiples of the batch size times val_every_iters",
-        594_595,
-        "train_samples in MLPerf's compliance rules",
-    ),
-    "qwen35_397b_grpo": Benchmark("swe_tasks", "qwen35_397b", "samples", _LISTED),
-    "resnet": Benchmark(
-        "imagenet", "resnet_50", "epochs", RULES, 1_281_167, "images of ImageNet train in the reference's preprocessing"
-    ),
-    "retinanet": Benchmark(
-        "open_images_mlperf", "retinanet", "epochs", RULES, 1_170_301, "README of the reference in mlcommons/training"
-    ),
-    "rgat": Benchmark(
-        "igbh_full",
-        "rgat",
-        "epochs",
-        RULES,
-        94_605_581,
-        "60 % of 157,675,969 labelled nodes, as the reference in mlcommons/training splits them",
-    ),
-    "rnnt": Benchmark(
-        "librispeech",
-        "rnn_t",
-        "epochs",
-        RULES,
-        None,
-        "depends on the longest utterance trained on, which the rules leave open and no record states",
-    ),
-    "ssd": Benchmark("coco_2017", "ssd_resnet_34", "epochs", RULES, *_COCO),
-    "stable_diffusion": Benchmark("laion_400m_filtered", "stable_diffusion_v2"),
-    "unet3d": Benchmark("kits19", "unet3d", "epochs", RULES, 168, "train_samples in MLPerf's compliance rules"),
-}
+
+BENCHMARKS = dict(_benchmarks())
 ALIASES = {"gnn": "rgat", "rnn_t": "rnnt", "sd": "stable_diffusion"}
 
 _FIRST_SSD = re.compile(r"training_1\.[01]\.\d+")
@@ -129,7 +70,7 @@ def benchmark_of(name: str, release: str) -> Benchmark:
     return BENCHMARKS.get(canonical(name, release), unknown)
 
 
-def unit_of(name: str, release: str, key: str, largest: float) -> tuple[Unit, str]:
+def unit_of(name: str, release: str, key: str, largest: float) -> tuple[str, str]:
     """Returns the unit of a record's numbers, and the source of that unit.
 
     Args:
@@ -138,13 +79,13 @@ def unit_of(name: str, release: str, key: str, largest: float) -> tuple[Unit, st
       largest: largest number in the record.
     """
     if key in ("samples", "tokens", "steps"):
-        return key, "the record"  # type: ignore[return-value]
-    known = benchmark_of(name, release)
+        return key, "the record"
+    benchmark = benchmark_of(name, release)
     if name == "sd":
         return "steps", "release 4.0.0 lists the same runs times the batch size, as samples"
-    if known is BENCHMARKS["unet3d"] and largest > _LONGEST_UNET3D:
+    if benchmark is BENCHMARKS["unet3d"] and largest > _LONGEST_UNET3D:
         return "samples", f"more than {_LONGEST_UNET3D} epochs is not convergence under MLPerf's training rules"
-    return known.unit, known.unit_source
+    return benchmark.unit, benchmark.unit_source
 
 
 class ReferencePoint(NamedTuple):
@@ -166,7 +107,7 @@ class ReferencePoint(NamedTuple):
     batch_size: int
     metaparameters: Fields
     values: tuple[Fraction, ...]
-    unit: Unit
+    unit: str
     unit_source: str
     about: StringMap
 
@@ -177,11 +118,11 @@ class ReferencePoint(NamedTuple):
     @property
     def samples(self) -> tuple[Fraction, ...] | None:
         """Returns the number of training examples of each run, or None if the unit or epoch size is unknown."""
-        known = self.known
-        scale = {"samples": 1, "steps": self.batch_size, "epochs": known.examples or 0}.get(self.unit, 0)
-        if self.unit == "tokens" and known.tokens:
-            return tuple(value / known.tokens for value in self.values)
-        return tuple(value * scale for value in self.values) if scale else None
+        benchmark = self.known
+        scale = {"samples": 1, "steps": self.batch_size, "epochs": benchmark.examples or 0}.get(self.unit, 0)
+        if self.unit == "tokens" and benchmark.tokens:
+            return tuple(length / benchmark.tokens for length in self.values)
+        return tuple(length * scale for length in self.values) if scale else None
 
 
 def read(path: Folder, warnings: ImportWarnings) -> list[ReferencePoint]:
@@ -236,10 +177,10 @@ def record(release: str, name: str, fields: object) -> ReferencePoint:
 def _values(values: object) -> tuple[Fraction, ...]:
     if not isinstance(values, list) or not values:
         raise Unusable("has no list of training lengths")
-    for value in values:
-        if not (untrusted.number(value) or 0) > 0:
-            raise Unusable(f"has the training length {untrusted.brief(value)}, which is not a positive number")
-    return tuple(Fraction(repr(value)) for value in values)
+    for length in values:
+        if not (untrusted.number(length) or 0) > 0:
+            raise Unusable(f"has the training length {untrusted.brief(length)}, which is not a positive number")
+    return tuple(Fraction(repr(length)) for length in values)
 
 
 def _plain(value: object, depth: int = 0) -> Any:
@@ -247,7 +188,7 @@ def _plain(value: object, depth: int = 0) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, list) and depth < 3 and len(value) <= untrusted.MOST_METAPARAMETERS:
-        return [_plain(each, depth + 1) for each in value]
+        return [_plain(element, depth + 1) for element in value]
     numeric = untrusted.numeric(value)
     if numeric is None and not isinstance(value, str):
         raise Unusable(f"has a metaparameter of an unsupported type: {untrusted.brief(value)}")

@@ -183,19 +183,14 @@ def _lost_trials(claim: claims.Claim) -> set[int]:
 
 
 def _trials(study: Recorded, outcomes: Mapping[int, TrialMetadata], lost: Collection[int]) -> pa.Table:
-    ids = sorted(outcomes.keys() | lost)
-    endings = [_LOST if trial in lost else outcomes[trial] for trial in ids]
-    metaparameters = [outcomes.get(trial, _LOST).metaparameters for trial in ids]
-    names = sorted({name for values in metaparameters for name in values})
-    data = {
-        "study": [study.name for _ in ids],
-        "trial": ids,
-        "status": [each.status for each in endings],
-        "reason": ["lost" if t in lost else _REASONS.get(each.status) for t, each in zip(ids, endings, strict=True)],
-        "steps": [each.steps for each in endings],
-    }
-    data |= {name: [values.get(name) for values in metaparameters] for name in names}
-    return schema.build(schema.TRIALS, data, dict.fromkeys(names, pa.float64()))
+    rows = []
+    for trial in sorted(outcomes.keys() | lost):
+        outcome = outcomes.get(trial, _LOST)
+        status, steps, _ = _LOST if trial in lost else outcome
+        reason = "lost" if trial in lost else _REASONS.get(status)
+        row = {"trial": trial, "status": status, "reason": reason, "steps": steps}
+        rows.append({**row, **outcome.metaparameters})
+    return recording.build(schema.TRIALS, study, dict(sorted(recording.as_columns(rows).items())))
 
 
 def _measurements(study: Recorded, curves: pa.Table) -> pa.Table:

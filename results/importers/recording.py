@@ -5,14 +5,14 @@ Values that have changed in the source are reported, and replaced only on reques
 
 import importlib.metadata
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from results import store
-from results.aliases import Fields
+from results.aliases import Fields, Row
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers.untrusted import ImportWarnings
@@ -23,6 +23,8 @@ from results.release.union import Difference, Union, union
 from results.storage import commits
 from results.storage.compaction import TABLES, Piece, select_trials
 
+KEPT = "the stored values are kept (--replace takes those of the logs)"
+REPLACED = "replaced by the current values of the logs"
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _DECIMALS = 1e12  # more decimals than in any source, but few enough that binary fractions rarely match by chance
 
@@ -47,44 +49,47 @@ class Saved(NamedTuple):
     """The result of storing a study.
 
     Attributes:
+      study: the study under its stored name.
+      rows: number of measurements in the source.
       stored: whether anything was written.
       changed: differences between the source and the store, by trial.
       names: names of trials in the source, if they have names.
     """
 
+    study: Recorded
+    rows: int
     stored: bool
-    changed: Mapping[int, Difference] = {}
+    changed: Mapping[int, Difference]
     names: Mapping[int, str] = {}
 
-    @property
-    def values(self) -> int:
-        """Returns the number of changed values."""
-        return sum(change.values for change in self.changed.values())
-
-    def lines(self, study: str, source: str) -> list[str]:
+    def lines(self, source: str) -> list[str]:
         """Describes all changed trials if they have names, or else the first. ``source`` names the imported side."""
-        if self.names:
-            changed = self.changed.items()
-            return [f"{self.names[trial]}: {change.describe('the store', source)}" for trial, change in changed]
-        trial, difference = min(self.changed.items())
-        more = f", and {len(self.changed) - 1} more trials" if len(self.changed) > 1 else ""
-        return [f"{study}: trial {trial}: {difference.describe('the store', source)}{more}"]
+        texts = {trial: change.describe("the store", source) for trial, change in sorted(self.changed.items())}
+        if self.names or not texts:
+            return [f"{self.names[trial]}: {text}" for trial, text in texts.items()]
+        trial, text = next(iter(texts.items()))
+        remainder = f", and {len(texts) - 1} more trials" if len(texts) > 1 else ""
+        return [f"{self.study.name}: trial {trial}: {text}{remainder}"]
 
 
-def report_changes(saved: Mapping[str, Saved], source: str, kept: str, report: Report) -> None:
+def report_changes(
+    saved: Sequence[Saved], report: Report, *, source: str = "the logs", replace: bool = False, kept: str = KEPT
+) -> None:
     """Reports the studies with values that have changed in the source.
 
     Args:
-      saved: the results of storing studies, by name.
-      source: name of the imported side.
-      kept: description of the values now in the store.
+      saved: the results of storing studies.
       report: called with lines for the user.
+      source: name of the imported side.
+      replace: whether changed values were replaced.
+      kept: description of the values now in the store if they were not.
     """
-    changed = {name: each for name, each in saved.items() if each.changed}
-    if changed:
-        values = sum(each.values for each in changed.values())
-        report(f"{number_of(len(changed), 'study')} changed, {values:,} values: {kept}")
-        ImportWarnings([line for name, each in changed.items() for line in each.lines(name, source)]).report(report)
+    changes = [change for study in saved for change in study.changed.values()]
+    if changes:
+        count = number_of(sum(bool(study.changed) for study in saved), "study")
+        values = sum(change.values for change in changes)
+        report(f"{count} changed, {values:,} values: {REPLACED if replace else kept}")
+        ImportWarnings([line for study in saved for line in study.lines(source)]).report(report)
 
 
 def complement(values: np.ndarray) -> np.ndarray:
@@ -100,8 +105,8 @@ def complement(values: np.ndarray) -> np.ndarray:
     Returns:
       float64 of the same shape. NaN stays NaN.
     """
-    whole = np.rint(values * _DECIMALS)
-    return np.where(whole / _DECIMALS == values, (_DECIMALS - whole) / _DECIMALS, 1 - values)
+    scaled = np.rint(values * _DECIMALS)
+    return np.where(scaled / _DECIMALS == values, (_DECIMALS - scaled) / _DECIMALS, 1 - values)
 
 
 def may_be_column(name: str) -> bool:
@@ -141,12 +146,12 @@ def save(
     changed = {trial: how for trial, how in differing.items() if trial not in longer}
     take = comparison.take | (differing.keys() if replace else differing.keys() - changed.keys())
     if dry_run or (commit is not None and not take and (changed or commit.trials >= study.trials)):
-        return Saved(False, changed)
+        return Saved(study, len(tables.measurements), False, changed)
     store.ask(folder, study)
     with store.claim(folder, study.name) as claim:
         claim.write(select_trials(tables, take)._asdict())
         claim.commit(study)
-    return Saved(True, changed)
+    return Saved(study, len(tables.measurements), True, changed)
 
 
 def studies(study: Recorded, about: Fields) -> pa.Table:
@@ -159,22 +164,29 @@ def studies(study: Recorded, about: Fields) -> pa.Table:
         "code_version": importlib.metadata.version("scaling-limits"),
         **about,
     }
-    return schema.build(schema.STUDIES, {name: [value] for name, value in row.items()}, {})
+    return schema.build(schema.STUDIES, {name: [cell] for name, cell in row.items()}, {})
+
+
+def as_columns(rows: Sequence[Row]) -> Fields:
+    """Returns the columns of a table, given its rows. A value that a row lacks is null."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _tables(content: Content) -> Piece:
     study = content.study
-    measured = _build(schema.MEASUREMENTS, study.name, content.measurements)
     return Piece(
         studies(study, {"planned_trials": study.trials, **content.about}),
-        _build(schema.TRIALS, study.name, content.trials).sort_by("trial"),
-        measured.sort_by([("trial", "ascending"), ("step", "ascending")]),
+        build(schema.TRIALS, study, content.trials).sort_by("trial"),
+        build(schema.MEASUREMENTS, study, content.measurements).sort_by(
+            [("trial", "ascending"), ("step", "ascending")]
+        ),
     )
 
 
-def _build(columns: tuple[schema.Column, ...], study: str, data: Fields) -> pa.Table:
-    known = {column.name for column in columns}
-    rows = len(next(iter(data.values())))
-    return schema.build(
-        columns, {"study": [study] * rows, **data}, {name: pa.float64() for name in data if name not in known}
-    )
+def build(columns: tuple[schema.Column, ...], study: Recorded, data: Fields) -> pa.Table:
+    """Returns a table of a study. Columns outside the schema are float64."""
+    extra = dict.fromkeys(data, pa.float64())
+    for column in columns:
+        extra.pop(column.name, None)
+    return schema.build(columns, {"study": [study.name for _ in data["trial"]], **data}, extra)

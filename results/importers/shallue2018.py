@@ -80,7 +80,9 @@ def doubts(commit: Commit) -> set[str]:
     """Returns the ways in which the sources of a study differ from the published archive, by their stored sha256."""
     versions = commits.read_table(commit, "studies")["package_versions"].drop_null().to_pylist()
     digests = {str(json.loads(text).get(ARCHIVE, UNPACKED)) for text in versions} - SHA256
-    return {each if each == UNPACKED else f"not the published archive, but sha256 {each[:8]}…" for each in digests}
+    return {
+        digest if digest == UNPACKED else f"not the published archive, but sha256 {digest[:8]}…" for digest in digests
+    }
 
 
 def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
@@ -89,23 +91,21 @@ def differences(counts: Mapping[str, TrialCounts]) -> list[str]:
     Args:
       counts: number of trials in each study, by folder.
     """
-    with PUBLISHED.open(newline="") as file:
-        rows = list(csv.DictReader(file))
     statuses = ("complete", "incomplete", "infeasible")
-    published = {f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}": row for row in rows}
-    lines = []
-    for path, row in published.items():
-        if path not in counts:
-            lines.append(f"{path}: missing")
-            continue
-        changes = [
-            f"{status} {count:,}, not {int(row[f'{status}_trials']):,}"
-            for status, count in zip(statuses, counts[path], strict=True)
-            if count != int(row[f"{status}_trials"])
-        ]
-        if changes:
-            lines.append(f"{path}: {'; '.join(changes)}")
-    return lines + [f"{path}: not in the table" for path in sorted(counts.keys() - published.keys())]
+    lines, unknown = [], dict(counts)
+    with PUBLISHED.open(newline="") as file:
+        for row in csv.DictReader(file):
+            path = f"{row['base_directory']}/{row['model']}/{row['optimizer']}/{row['batch_size']}"
+            published = [int(row[f"{status}_trials"]) for status in statuses]
+            triples = zip(statuses, unknown.pop(path, ()), published, strict=False)
+            changes = [
+                f"{status} {count:,}, not {expected:,}" for status, count, expected in triples if count != expected
+            ]
+            if path not in counts:
+                changes = ["missing"]
+            if changes:
+                lines.append(f"{path}: {'; '.join(changes)}")
+    return lines + [f"{path}: not in the table" for path in sorted(unknown)]
 
 
 def _sha256(path: Folder, report: Report, *, any_checksum: bool) -> str:
@@ -173,7 +173,7 @@ def _entries(path: Folder, label: str, report: Report) -> Generator[archive.Arch
             for count, entry in enumerate(source.entries):
                 yield entry
                 if count % 64 == 0:
-                    show(source.position() if source.size else count)
+                    show(source.position if source.size else count)
 
 
 def _report_import(
@@ -192,8 +192,8 @@ def _report_import(
     warnings.report(report)
     if intake.left_out:
         names = sorted(intake.left_out)
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}{more}")
+        remainder = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}{remainder}")
     lines = differences(imported)
     if lines:
         report("differences from the table of 454 studies published with the archive:")

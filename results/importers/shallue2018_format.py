@@ -8,6 +8,7 @@
 the study.
 """
 
+import contextlib
 import functools
 import json
 import re
@@ -127,20 +128,20 @@ def outcome(trial: int, data: bytes) -> TrialMetadata:
         raise Unusable("has parameters of an unknown form")
     values = {}
     for name, value in parameters.items():
-        own, numeric_value = metaparameter(name), numeric(value)
-        if numeric_value is None or own in values:
+        column, numeric_value = metaparameter(name), numeric(value)
+        if numeric_value is None or column in values:
             raise Unusable(f"has {brief(name)} = {brief(value)}, which is not a number")
-        values[own] = numeric_value
+        values[column] = numeric_value
     return TrialMetadata(status, int_or_none(steps, 0), values)
 
 
 @functools.lru_cache(1024)
 def metaparameter(name: str) -> str:
     """Returns the column name for a metaparameter: its own name, with a prefix if this name is reserved."""
-    own = f"metaparameter_{name}" if name in kinds.reserved() else name
-    if not recording.may_be_column(own):
+    column = f"metaparameter_{name}" if name in kinds.reserved() else name
+    if not recording.may_be_column(column):
         raise Unusable(f"has a metaparameter {brief(name)}, which is not a valid name")
-    return own
+    return column
 
 
 def as_errors(curves: pa.Table) -> pa.Table:
@@ -162,20 +163,28 @@ def _space(configs: Mapping[str, Fields]) -> SearchSpace:
         raise Unusable(f"has {len(configs):,} metaparameters")
     ranges = {}
     for name, config in configs.items():
-        limits = _range(config)
-        if limits is not None:
-            ranges[metaparameter(name)] = limits
+        with contextlib.suppress(BadInput, KeyError, TypeError):
+            # The names of studies depend on integers without a scale.
+            ranges[metaparameter(name)] = range_of({**config, "scale": ""} if config["type"] == "INTEGER" else config)
     return SearchSpace(ranges)
 
 
-def _range(config: Fields) -> Range | None:
-    kind, scale = config.get("type"), config.get("scale") or ""
-    try:
-        if kind == "DISCRETE":
-            return Range("DISCRETE", values=tuple(config["feasible_points"]))
-        low, high = number(config.get("min_value")), number(config.get("max_value"))
-        if kind == "INTEGER":
-            return Range("INTEGER", low, high)
-        return Range(_SCALES[scale], low, high) if kind == "DOUBLE" else None
-    except (BadInput, KeyError, TypeError):
-        return None
+def range_of(config: Fields) -> Range:
+    """Returns the range for an entry in ``parameter_configs``. An empty scale means linear.
+
+    Raises:
+      BadInput, KeyError, TypeError, AttributeError: the entry has an unknown format.
+    """
+    kind = config["type"]
+    if kind == "DISCRETE":
+        return Range(kind, values=tuple(config["feasible_points"]))
+    scale, low, high = (
+        _SCALES[config.get("scale") or ""],
+        number(config.get("min_value")),
+        number(config.get("max_value")),
+    )
+    if kind == "DOUBLE":
+        return Range(scale, low, high)
+    if kind != "INTEGER":
+        raise BadInput(f"unknown type {kind!r}")
+    return Range(kind, low, high) if scale == "LINEAR" else Range(scale, low, high, denominator=1)

@@ -13,24 +13,16 @@ import numpy as np
 import pyarrow.compute as pc
 
 from results import durable, store
-from results.aliases import Fields
 from results.bad_input import BadInput
-from results.importers.shallue2018_format import SOURCE
-from results.importers.untrusted import int_or_none, number
+from results.importers.shallue2018_format import SOURCE, range_of
+from results.importers.untrusted import int_or_none
 from results.plans import kinds
 from results.plans.recorded import Recorded
-from results.plans.search_space import Range, Scale, SearchSpace
+from results.plans.search_space import SearchSpace
 from results.storage import commits
 from results.storage.commits import Commit
 
 PUBLISHED_AT = "storage.googleapis.com/batch_science_data/batch_science_data.tar.bz2"
-_SCALES: Mapping[str, Scale] = {
-    "": "LINEAR",
-    "LINEAR_SCALE": "LINEAR",
-    "LOG_SCALE": "LOG",
-    "REVERSE_LOG_SCALE": "REVERSE_LOG",
-}
-
 TIMED, EARLY_STOPPING = "time budget", "early stopping"
 Spacings = tuple[tuple[int, int], ...]
 
@@ -84,23 +76,6 @@ def read(folder: str, path: str) -> ArchivedProtocol:
     return ArchivedProtocol(steps or last, SearchSpace(ranges), spacings, notes)
 
 
-def range_of(config: Fields) -> Range:
-    """Returns the range for an entry in ``parameter_configs``. An empty scale means linear.
-
-    Raises:
-      BadInput, KeyError, TypeError, AttributeError: the entry has an unknown format.
-    """
-    kind, scale = config["type"], _SCALES[config.get("scale") or ""]
-    if kind == "DISCRETE":
-        return Range("DISCRETE", values=tuple(config["feasible_points"]))
-    low, high = number(config.get("min_value")), number(config.get("max_value"))
-    if kind == "DOUBLE":
-        return Range(scale, low, high)
-    if kind != "INTEGER":
-        raise BadInput(f"unknown type {kind!r}")
-    return Range("INTEGER", low, high) if scale == "LINEAR" else Range(scale, low, high, denominator=1)
-
-
 def as_spacings(steps: np.ndarray) -> Spacings:
     """Converts increasing steps (without 0) to pairs of a spacing and the step up to which it applies."""
     gaps = np.diff(steps, prepend=0)
@@ -112,16 +87,14 @@ def as_spacings(steps: np.ndarray) -> Spacings:
 def _studies(folder: str) -> Mapping[str, Commit]:
     """Returns the imported studies by their folders in the archive."""
     place = durable.location(folder)
-    stored = {each.study.name: each for each in (store.catalogue(place) if place.is_dir() else ())}
-    plans = kinds.of_type([each.study for each in stored.values()], Recorded)
-    own = {
-        f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}": stored[plan.name]
-        for plan in plans
-        if plan.source == SOURCE
-    }
-    if not own:
+    studies = {}
+    for commit in store.catalogue(place) if place.is_dir() else ():
+        for plan in kinds.of_type([commit.study], Recorded):
+            if plan.source == SOURCE:
+                studies[f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}"] = commit
+    if not studies:
         raise BadInput(f"{folder} has no imported archive of Shallue et al. 2018. To import it, {_how(folder)}.")
-    return own
+    return studies
 
 
 def _how(folder: str) -> str:
@@ -141,13 +114,10 @@ def _evaluations_of(commit: Commit, train_steps: int) -> tuple[Spacings, int]:
     trials = commits.read_columns(commit, "trials", ["trial", "status"])
     complete = trials.filter(pc.equal(trials["status"].cast("string"), "COMPLETE"))["trial"]
     rows = commits.read_columns(commit, "measurements", ["trial", "step"])
-    rows = rows.filter(pc.is_in(rows["trial"], complete.combine_chunks()))  # sorted by trial and step
-    trial, step = rows["trial"].to_numpy(), rows["step"].to_numpy()
-    counts = (step > 0) & ((step <= train_steps) | (train_steps == 0))
-    trial, step = trial[counts], step[counts]
-    grids = [grid.tobytes() for grid in np.split(step, np.flatnonzero(np.diff(trial)) + 1) if len(grid)]
+    rows = rows.filter(pc.is_in(rows["trial"], complete.combine_chunks())).to_pandas()  # sorted by trial and step
+    rows = rows[(rows["step"] > 0) & ((rows["step"] <= train_steps) | (train_steps == 0))]
+    grids = collections.Counter(tuple(steps) for _, steps in rows.groupby("trial")["step"])
     if not grids:
         return (), 0
-    frequency = collections.Counter(grids)
-    best = max(frequency, key=lambda grid: (frequency[grid], len(grid)))  # the first of equal ones
-    return as_spacings(np.frombuffer(best, step.dtype)), int(step.max())
+    best = max(grids, key=lambda grid: (grids[grid], len(grid)))  # the first of equal ones
+    return as_spacings(np.array(best)), int(rows["step"].max())

@@ -5,21 +5,22 @@ names, and the long names of GNU and POSIX tar. Links, devices and other special
 followed.
 """
 
+import contextlib
+import io
+import tarfile
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-BLOCK = 512
 CHUNK = 1 << 20
 LONGEST_NAME = 1 << 16  # maximum bytes of an extra header, for names that do not fit in a block
 
-_REGULAR, _FOLDER = (b"0", b"\0", b"7"), b"5"
-_LONG_NAME, _LONG_LINK, _EXTENDED, _GLOBAL = b"L", b"K", b"x", b"g"
+_REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 _WITHOUT_DATA = {
-    b"1": "a hard link",
-    b"2": "a symbolic link",
-    b"3": "a device",
-    b"4": "a device",
-    b"6": "a named pipe",
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a named pipe",
 }
 
 
@@ -43,43 +44,20 @@ class ArchiveEntry(NamedTuple):
     read: Callable[[], bytes]
 
 
-class _TarHeader(NamedTuple):
-    name: bytes
-    size: int
-    kind: bytes
-
-
-class _Stream:
+class _Source(io.RawIOBase):
     """A byte stream over consecutive chunks."""
 
     def __init__(self, chunks: Iterator[bytes]):
-        self._chunks, self._held, self._at = chunks, b"", 0
+        self._chunks, self._remaining = chunks, memoryview(b"")
 
-    def take(self, count: int) -> bytes:
-        """Returns the next ``count`` bytes, or fewer at the end."""
-        end = self._at + count
-        if end <= len(self._held):
-            piece = self._held[self._at : end]
-            self._at = end
-            return piece
-        pieces = [self._held[self._at :]]
-        missing = count - len(pieces[0])
-        self._held, self._at = b"", 0
-        for chunk in self._chunks:
-            pieces.append(chunk[:missing])
-            if len(chunk) >= missing:
-                self._held, self._at = chunk, missing
-                break
-            missing -= len(chunk)
-        return b"".join(pieces)
+    def readable(self) -> bool:
+        return True
 
-    def skip(self, count: int) -> None:
-        """Skips the next ``count`` bytes. Raises Broken if fewer remain."""
-        while count > 0:
-            step = len(self.take(min(count, CHUNK)))
-            if not step:
-                raise Broken("it is truncated")
-            count -= step
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        self._remaining = self._remaining or memoryview(next(self._chunks, b""))
+        count = min(len(buffer), len(self._remaining))
+        buffer[:count], self._remaining = self._remaining[:count], self._remaining[count:]
+        return count
 
 
 def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
@@ -91,89 +69,73 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
     Raises:
       Broken: the bytes are not a tar archive, are truncated, or contain a damaged header.
     """
-    stream = _Stream(chunks)
-    long_name = None
-    long_size = None
-    first = True
-    while (block := stream.take(BLOCK)) != bytes(BLOCK):
-        header = _header(block, first)
-        first = False
-        if header.kind in (_LONG_NAME, _EXTENDED):
-            data = _payload(stream, header)
-            if header.kind == _LONG_NAME:
-                long_name = data.rstrip(b"\0")
-            else:
-                records = _records(data)
-                long_name = records.get(b"path", long_name)
-                long_size = _decimal(records[b"size"]) if b"size" in records else long_size
-            continue
-        if header.kind in (_LONG_LINK, _GLOBAL):
-            stream.skip(_padded(header.size))
-            continue
-        size = header.size if long_size is None else long_size
-        name = header.name if long_name is None else long_name
-        long_name = long_size = None
-        if header.kind == _FOLDER or (header.kind in _REGULAR and name.endswith(b"/")):
-            continue
-        yield from _entry(stream, name, size, header.kind)
+    stream = io.BufferedReader(_Source(chunks), CHUNK)
+    stated = {}  # path and size of the next member, if they are in extra headers
+    is_first = True
+    while (block := stream.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
+        header = _header(block, is_first)
+        is_first = False
+        if header.type == tarfile.GNUTYPE_LONGNAME:
+            stated[b"path"] = _payload(stream, header.size).rstrip(b"\0")
+        elif header.type == tarfile.XHDTYPE:
+            stated |= _records(_payload(stream, header.size))
+        elif header.type in (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE):
+            _skip(stream, _padded(header.size))
+        else:
+            size = int(stated.get(b"size", header.size))
+            path = stated[b"path"].decode("utf-8", "backslashreplace") if b"path" in stated else header.name
+            stated = {}
+            if not (header.isdir() or (header.type in _REGULAR and path.endswith("/"))):
+                yield from _entry(stream, path, size, header.type)
 
 
-def _entry(stream: _Stream, name: bytes, size: int, kind: bytes) -> Iterator[ArchiveEntry]:
+def _entry(stream: BinaryIO, path: str, size: int, kind: bytes) -> Iterator[ArchiveEntry]:
     """Yields one entry, then skips the bytes that the caller did not read."""
-    path = name.decode("utf-8", "backslashreplace")
     if kind in _WITHOUT_DATA:
         yield ArchiveEntry(path, 0, _WITHOUT_DATA[kind], bytes)
         return
-    remaining = size
+    remaining = _padded(size)
 
     def read() -> bytes:
         nonlocal remaining
-        data, remaining = stream.take(size), 0
+        data, remaining = stream.read(size), remaining - size
         if len(data) < size:
             raise Broken(f"it is truncated within {path!r:.200}")
         return data
 
     yield ArchiveEntry(path, size, "" if kind in _REGULAR else f"of an unknown kind ({kind!r})", read)
-    stream.skip(remaining + _padded(size) - size)
+    _skip(stream, remaining)
 
 
-def _header(block: bytes, first: bool) -> _TarHeader:
-    if len(block) < BLOCK:
-        raise Broken("it is not a tar archive" if first else "it is truncated: its end marker is missing")
-    try:
-        if int(block[148:156].strip(b" \0"), 8) != sum(block) - sum(block[148:156]) + 8 * 32:
-            raise ValueError
-        size = int(block[124:136].strip(b" \0") or b"0", 8) if block[124] < 0x80 else _binary(block[124:136])
-        if size < 0:
-            raise ValueError
-    except ValueError:
-        raise Broken("it is not a tar archive" if first else "a header in it is damaged") from None
-    name = block[:100].partition(b"\0")[0]
-    prefix = block[345:500].partition(b"\0")[0] if block[257:263] == b"ustar\0" else b""
-    return _TarHeader(prefix + b"/" + name if prefix else name, size, block[156:157])
-
-
-def _binary(field: bytes) -> int:
-    if field[0] != 0x80:
-        raise ValueError("negative, or beyond any disk")
-    return int.from_bytes(field[1:])
-
-
-def _decimal(field: bytes) -> int:
-    if not field.isdigit() or len(field) > 20:
-        raise Broken("an extended header in it is damaged")
-    return int(field)
+def _header(block: bytes, is_first: bool) -> tarfile.TarInfo:
+    fault = (
+        "a header in it is damaged" if len(block) == tarfile.BLOCKSIZE else "it is truncated: its end marker is missing"
+    )
+    with contextlib.suppress(tarfile.HeaderError):
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "backslashreplace")
+        if header.size >= 0:
+            return header
+    raise Broken("it is not a tar archive" if is_first else fault)
 
 
 def _padded(size: int) -> int:
-    return -(-size // BLOCK) * BLOCK
+    return -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
-def _payload(stream: _Stream, header: _TarHeader) -> bytes:
-    if header.size > LONGEST_NAME:
-        raise Broken(f"a name in it claims to take {header.size:,} bytes")
-    data = stream.take(_padded(header.size))[: header.size]
-    if len(data) < header.size:
+def _skip(stream: BinaryIO, count: int) -> None:
+    """Skips the next ``count`` bytes. Raises Broken if fewer remain."""
+    while count > 0:
+        step = len(stream.read(min(count, CHUNK)))
+        if not step:
+            raise Broken("it is truncated")
+        count -= step
+
+
+def _payload(stream: BinaryIO, size: int) -> bytes:
+    if size > LONGEST_NAME:
+        raise Broken(f"a name in it claims to take {size:,} bytes")
+    data = stream.read(_padded(size))[:size]
+    if len(data) < size:
         raise Broken("it is truncated")
     return data
 
@@ -185,7 +147,9 @@ def _records(data: bytes) -> dict[bytes, bytes]:
         length, space, _ = data.partition(b" ")
         if not space or not length.isdigit() or len(length) > 6 or not len(length) + 1 < int(length) <= len(data):
             raise Broken("an extended header in it is damaged")
-        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
-        records[key] = value
+        key, _, text = data[len(length) + 1 : int(length) - 1].partition(b"=")
+        if key == b"size" and not (text.isdigit() and len(text) <= 20):
+            raise Broken("an extended header in it is damaged")
+        records[key] = text
         data = data[int(length) :]
     return records

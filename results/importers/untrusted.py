@@ -149,14 +149,14 @@ class _LocalFolder:
         self._descriptor = descriptor
 
     def entries(self) -> Iterator[Entry]:
-        with os.scandir(self._descriptor) as found:
-            for item in found:
-                if item.is_dir(follow_symlinks=False):
-                    yield Entry(item.name, "folder", 0, 0.0)
-                elif item.is_file(follow_symlinks=False):
-                    yield Entry(item.name, "file", item.stat(follow_symlinks=False).st_size, 0.0)
+        with os.scandir(self._descriptor) as files:
+            for file in files:
+                if file.is_dir(follow_symlinks=False):
+                    yield Entry(file.name, "folder", 0, 0.0)
+                elif file.is_file(follow_symlinks=False):
+                    yield Entry(file.name, "file", file.stat(follow_symlinks=False).st_size, 0.0)
                 else:
-                    yield Entry(item.name, "link" if item.is_symlink() else "device", 0, 0.0)
+                    yield Entry(file.name, "link" if file.is_symlink() else "device", 0, 0.0)
 
     def read(self, name: str, limit: int) -> bytes:
         try:
@@ -238,15 +238,15 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-def int_or_none(value: object, least: int, most: int = 2**31 - 1) -> int | None:
+def int_or_none(value: object, low: int, high: int = 2**31 - 1) -> int | None:
     """Returns an integer in a range, or None. 32.0 counts as an integer."""
     finite = number(value)
-    return int(finite) if finite is not None and finite.is_integer() and least <= finite <= most else None
+    return int(finite) if finite is not None and finite.is_integer() and low <= finite <= high else None
 
 
-def text(value: object, most: int = 200) -> str | None:
-    """Returns a string, truncated to ``most`` characters, or None if it is blank or not a string."""
-    return value[:most] if isinstance(value, str) and value.strip() else None
+def text(value: object, longest: int = 200) -> str | None:
+    """Returns a string, truncated to ``longest`` characters, or None if it is blank or not a string."""
+    return value[:longest] if isinstance(value, str) and value.strip() else None
 
 
 def word(name: str, otherwise: str) -> str:

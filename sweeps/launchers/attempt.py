@@ -2,18 +2,15 @@
 
     python -m sweeps.launchers.attempt STORE STUDY [--retries N] [--nodes N] [--port N] -- WORDS…
 
-This is the program that a SLURM job runs. WORDS are the arguments of `python -m sweeps` for this study only, or those
-of several commands separated by semicolons. On SIGTERM and SIGUSR2, which announce the end of the job, the study is
-saved and the job is requeued. On SIGUSR1, which stops the sweep, the study is saved, but the job is not requeued. On
-SIGHUP, which signals that the time is up, the study is saved and ends as INCOMPLETE(time_limit). This module does not
-initialize JAX.
+This is the program that a SLURM job runs. WORDS are the arguments of `python -m sweeps` for this study only. On SIGTERM
+and SIGUSR2, which announce the end of the job, the study is saved and the job is requeued. On SIGUSR1, which stops the
+sweep, the study is saved, but the job is not requeued. On SIGHUP, which signals that the time is up, the study is saved
+and ends as INCOMPLETE(time_limit). This module does not initialize JAX.
 """
 
 import argparse
 import contextlib
 import enum
-import functools
-import itertools
 import os
 import re
 import shlex
@@ -113,16 +110,6 @@ def port_of(study: str) -> int:
     return PORTS[zlib.crc32(study.encode()) % len(PORTS)]
 
 
-def joined(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Joins the words of several commands with semicolons."""
-    return [word for words in commands for word in (";", *words)][1:]
-
-
-def split(words: Sequence[str]) -> list[list[str]]:
-    """Inverts ``joined``."""
-    return [list(own) for is_end, own in itertools.groupby(words, lambda word: word == ";") if not is_end]
-
-
 def code_of_hosts(output: Path, nodes: int, code: int) -> int:
     """Returns the exit code of a command on several nodes. (srun itself returns the largest code.)
 
@@ -141,27 +128,6 @@ def code_of_hosts(output: Path, nodes: int, code: int) -> int:
     if not codes:
         return code
     return worst_code(codes if len(codes) == nodes else [*codes, exit_codes.PEER_LOST])
-
-
-def run_each(
-    folder: Path,
-    commands: Sequence[Sequence[str]],
-    log: Path,
-    asked: Callable[[], "Wish"],
-    code_of: Callable[[int], int] = int,
-) -> Ending:
-    """Runs commands one after another as a single attempt, and stops at the first failure. See ``run``.
-
-    ``code_of`` converts the exit code of a process to the exit code of its command.
-    """
-    end = Ending(exit_codes.DONE, False)
-    for words in commands:
-        before = end
-        end = run(folder, words, log, asked)
-        end = Ending(code_of(end.code), before.advanced or end.advanced)
-        if end.code != exit_codes.DONE:
-            break
-    return end
 
 
 def run(folder: Path, words: Sequence[str], log: Path, asked: Callable[[], "Wish"]) -> Ending:
@@ -283,11 +249,11 @@ def main(argv: Sequence[str]) -> int:
     folder = asked.store / asked.study
     job = job_of_slurm(os.environ)
     log = _log(folder, job)
-    how = (asked.nodes, asked.port, asked.silence_seconds)
-    commands = [command(words, asked.store, *how) for words in split(asked.words)]
     output = Path(os.environ["SCALING_LIMITS_OUTPUT"])
-    code_of = functools.partial(code_of_hosts, output, asked.nodes) if asked.nodes > 1 else int
-    end = run_each(folder, commands, log, wish, code_of)
+    how = (asked.nodes, asked.port, asked.silence_seconds)
+    end = run(folder, command(asked.words, asked.store, *how), log, wish)
+    if asked.nodes > 1:
+        end = end._replace(code=code_of_hosts(output, asked.nodes, end.code))
     is_error = end.code in (exit_codes.FAILED, exit_codes.INVALID)
     fate = Fate.RUNS if is_error or end.code == exit_codes.DONE else _fate(job, signal.SIGUSR2 in received)
     again = is_again(folder, job, end, asked.retries) and signal.SIGUSR1 not in received

@@ -38,7 +38,7 @@ class Launch:
       limits: limits of the sweep. When a limit is reached, running studies are saved and ended, and no more studies
         start.
       sources: data sources by study name. See ``sweeps.planning.Request``.
-      words: command lines that run only a single study, by study name. They consist of the words after `python -m
+      words: the command line that runs only a single study, by study name. It consists of the words after `python -m
         sweeps`, without the launcher and the store.
       on_progress: called with every update.
       on_wait: called about every second while there are no updates.
@@ -49,7 +49,7 @@ class Launch:
     settings: Settings
     limits: Limits = dataclasses.field(default_factory=Limits)
     sources: Mapping[str, Config] = dataclasses.field(default_factory=dict)
-    words: Mapping[str, Sequence[Sequence[str]]] = dataclasses.field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     on_progress: Callable[[StudyUpdate], None] = lambda update: None
     on_wait: Callback = lambda: None
 

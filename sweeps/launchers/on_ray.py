@@ -210,13 +210,13 @@ class Slices:
             self.coming.popitem()[1][1].shutdown()
 
 
-def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes: str, follows: bool = False) -> Ending:
+def run_attempt(store: str, name: str, command: Sequence[str], wishes: str, follows: bool = False) -> Ending:
     """Runs an attempt at a study in a Ray process.
 
     Args:
       store: folder of the store.
       name: name of the study.
-      commands: commands that run the study.
+      command: words of the command that runs the study.
       wishes: folder that contains the sweep's requests.
       follows: whether this host follows another host, because it is not the study's first host.
     """
@@ -228,7 +228,7 @@ def run_attempt(store: str, name: str, commands: Sequence[Sequence[str]], wishes
         log.touch()
     else:
         log = attempts.begin(folder, "ray")
-    end = attempt.run_each(folder, commands, log, lambda: _wished(wishes, name))
+    end = attempt.run(folder, command, log, lambda: _wished(wishes, name))
     if follows:
         log.unlink()
     else:
@@ -256,14 +256,13 @@ def _done(ray: Any, running: Mapping[Any, Task], coming: Mapping[Any, Any]) -> l
 
 def _begin(ray: Any, asked: Config, launch: Launch, study: Plan, wishes: Path) -> Task:
     options = _needs(asked, study, launch.settings)
-    commands = _commands(asked, launch, study)
-    reference = _remote(ray, run_attempt, options).remote(str(launch.folder), study.name, commands, str(wishes))
+    command = _command(asked, launch, study)
+    reference = _remote(ray, run_attempt, options).remote(str(launch.folder), study.name, command, str(wishes))
     return Task(study.name, (reference,))
 
 
-def _commands(asked: Config, launch: Launch, study: Plan) -> list[list[str]]:
-    silence = asked["silence_seconds"]
-    return [attempt.command(words, launch.folder, silence_seconds=silence) for words in launch.words[study.name]]
+def _command(asked: Config, launch: Launch, study: Plan) -> list[str]:
+    return attempt.command(launch.words[study.name], launch.folder, silence_seconds=asked["silence_seconds"])
 
 
 def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserved: Any, wishes: Path) -> Task:
@@ -282,15 +281,13 @@ def _begin_on_slice(ray: Any, asked: Config, launch: Launch, study: Plan, reserv
         ]
         first = ray.get(_remote(ray, address, placed[0] | {"resources": {}}).remote())
         leader = f"{first}:{attempt.port_of(study.name)}"
-        on_each = [attempt.command_of_host(words, launch.folder, leader, hosts) for words in launch.words[study.name]]
+        on_each = attempt.command_of_host(launch.words[study.name], launch.folder, leader, hosts)
         references = []
         if hosts > 1:
             check_unwatched(asked)
         for i, options in enumerate(placed):
-            commands = [[*words, f"launcher.host={i}"] for words in on_each]
-            if hosts == 1:
-                commands = _commands(asked, launch, study)
-            arguments = (str(launch.folder), study.name, commands, str(wishes), i > 0)
+            command = _command(asked, launch, study) if hosts == 1 else [*on_each, f"launcher.host={i}"]
+            arguments = (str(launch.folder), study.name, command, str(wishes), i > 0)
             references.append(_remote(ray, run_attempt, options).remote(*arguments))
     except BaseException:
         reserved.shutdown()

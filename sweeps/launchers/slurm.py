@@ -308,9 +308,7 @@ def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studie
     elements = []
     for study in studies:
         port = f"--port={attempt.port_of(study.name)}"
-        elements.append(
-            shlex.join([*python, study.name, *about, port, "--", *attempt.joined(launch.words[study.name])])
-        )
+        elements.append(shlex.join([*python, study.name, *about, port, "--", *launch.words[study.name]]))
     return "\n".join(
         [
             "#!/bin/bash",

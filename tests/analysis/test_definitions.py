@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from analysis import columns, help_text
-from analysis.fitting import fits, regimes
+from analysis.fitting import fit_tables, points_file, regimes
 from analysis.fitting.extents import efficient_up_to, pays_up_to
-from analysis.payoff import answers
+from analysis.payoff import tables
 from analysis.report import curves_html, payoff_html
 from results import definitions
 from results.plans.points import POINTS
@@ -35,7 +35,7 @@ def test_pays_up_to_is_the_number_of_its_words() -> None:
     number = FINE[64:][faster >= 0.2 - 1e-12].max()
     assert number == 2048
     assert np.exp(pays_up_to(np.log(FINE), np.log(steps)[None]))[0] == pytest.approx(number, rel=1e-3)
-    extents = fits.of_steps(pd.Series(SIZES), pd.Series(hyperbola(SIZES))).extents
+    extents = points_file.of_steps(pd.Series(SIZES), pd.Series(hyperbola(SIZES))).extents
     assert extents and extents.pays.best == pytest.approx(number, rel=0.05)
 
 
@@ -44,12 +44,12 @@ def test_efficient_up_to_is_the_number_of_its_words() -> None:
     steps = hyperbola(FINE)
     number = FINE[FINE * steps <= 1.2 * (FINE * steps).min()].max()
     assert np.exp(efficient_up_to(np.log(FINE), np.log(steps)[None]))[0] == pytest.approx(number, rel=0.02)
-    extents = fits.of_steps(pd.Series(SIZES), pd.Series(hyperbola(SIZES))).extents
+    extents = points_file.of_steps(pd.Series(SIZES), pd.Series(hyperbola(SIZES))).extents
     assert extents and extents.efficient.best == pytest.approx(number, rel=0.1)
 
 
 def test_critical_batch_size_and_regimes_follow_their_words() -> None:
-    fit = fits.of_steps(pd.Series(SIZES), pd.Series(hyperbola(SIZES))).fit
+    fit = points_file.of_steps(pd.Series(SIZES), pd.Series(hyperbola(SIZES))).fit
     assert fit is not None
     examples, plateau = 100_000 * 512.0, 100_000.0  # of the line of perfect scaling, and steps of the plateau
     assert "line of perfect scaling meets the plateau" in definitions.CRITICAL_BATCH_SIZE
@@ -101,7 +101,7 @@ def test_pages_have_the_words_of_the_definitions(words: str, places: list[str]) 
 
 def test_commands_have_the_words_of_the_definitions() -> None:
     table = pd.DataFrame(columns=list(columns.FITS))
-    printed = [fits.as_text(table, 0.2), answers.as_text([]), curves_html.OF_WORKLOADS]
+    printed = [fit_tables.as_text(table, 0.2), tables.as_text([]), curves_html.OF_WORKLOADS]
     for text in (*printed, help_text.FIT.replace("--gain", "20"), help_text.PAYOFF.replace("--gain %", "20 %")):
         assert plain(PAYS) in plain(text)
     assert plain(PAYS) in plain(payoff_html.ABOUT) and columns.FITS["pays_up_to"] == PAYS

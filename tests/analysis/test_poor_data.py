@@ -10,12 +10,11 @@ import pytest
 
 from analysis import next_runs, points
 from analysis.columns import FITS, PAYOFF
-from analysis.fitting import curve_fits, fits, search_growth
+from analysis.fitting import curve_fits, fit_tables, fits, points_file
 from analysis.fitting.extents import UNKNOWN
-from analysis.payoff import answers
+from analysis.payoff import answers, subjects, tables
 from analysis.plotting import verdicts
 from analysis.report import workload_rows
-from analysis.trials import metaparameters
 from results import store
 from sweeps.__main__ import _reached
 
@@ -72,14 +71,12 @@ def test_every_answer_from_poor_data_is_unknown(poor: Path, cli: Cli) -> None:
     (curve,) = curve_fits.of_store(poor)
     selected = curve.selected
     assert (selected.fit, selected.extents, selected.verdict) == (None, None, "not_identified") and selected.reason
-    assert fits.extents_in_words(selected) == ("unknown", "unknown") and fits.pays_in_words(selected) == "unknown"
+    assert selected.extents_in_words == ("unknown", "unknown") and selected.pays_in_words == "unknown"
     assert fits.narrowed(selected.points) is None
-    growth = search_growth.estimate(curve, metaparameters.metaparameter("learning_rate", log=True))
-    assert growth is None or set(growth.batch_size) <= set(selected.points.usable().batch_size)
     assert verdicts.label_fits(selected, None)[0].pays == UNKNOWN
     for nothing in (False, True):
-        of_fit = fits.table(*curve_fits.rows([curve]), assume_nothing=nothing)
-        of_payoff = answers.table(answers.answers(answers.of_curves([curve]), assume_nothing=nothing))
+        of_fit = fit_tables.table(*curve_fits.rows([curve]), assume_nothing=nothing)
+        of_payoff = tables.table(answers.answers(subjects.of_curves([curve]), assume_nothing=nothing))
         for table, verdict in ((of_fit, "pays_verdict"), (of_payoff, "batch_verdict")):
             assert set(table[[verdict, "efficient_verdict"]].iloc[0]) == {"not_identified"}
         names = [name for name in PAYOFF if name.startswith(("batch_size", "efficient_batch_size"))]
@@ -129,11 +126,11 @@ def test_a_bound_of_a_later_trial_makes_a_point_unusable(tmp_path: Path) -> None
 def test_only_usable_batch_sizes_count() -> None:
     """Bounds beside five exact steps change nothing, whatever they are."""
     exact = np.array([16.0, 32, 64, 128, 256]), np.array([1000 * (1 + 64 / size) for size in (16, 32, 64, 128, 256)])
-    alone = fits.of_steps(pd.Series(exact[0]), pd.Series(exact[1]))
+    alone = points_file.of_steps(pd.Series(exact[0]), pd.Series(exact[1]))
     for high in (10.0, 1e6):
         sizes, steps = np.append(exact[0], [2.0, 1024.0]), np.append(exact[1], [high, high])
         low = np.append(exact[1], [0.0, 1.0])
-        both = fits.of_steps(pd.Series(sizes), pd.Series(steps), pd.Series(low))
+        both = points_file.of_steps(pd.Series(sizes), pd.Series(steps), pd.Series(low))
         np.testing.assert_equal(both.extents, alone.extents)
         assert both.fit and alone.fit and both.fit.critical_batch_size == alone.fit.critical_batch_size
         assert "at batch size 2, which is only a bound" in both.reason
@@ -185,5 +182,5 @@ def test_doubts_about_the_search_are_printed_with_extents() -> None:
     row = dict.fromkeys(FITS, float("nan")) | {"pays_up_to": 64.0, "pays_up_to_low": 50.0, "pays_up_to_high": 90.0}
     row |= {"pays_verdict": "identified", "efficient_verdict": "not_identified", "verdict": "not_identified"}
     for doubts, words in (("space", "64.0 [50.0, 90.0], in doubt"), ("slope", "64.0 [50.0, 90.0]"), ("", "64.0")):
-        line = fits.as_text(pd.DataFrame([row | {"doubts": doubts, "reason": ""}])).splitlines()[1]
+        line = fit_tables.as_text(pd.DataFrame([row | {"doubts": doubts, "reason": ""}])).splitlines()[1]
         assert words in line and ("in doubt" in line) == (doubts == "space")

@@ -16,7 +16,7 @@ import conf
 import results.papers
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
-from sweeps import overrides, planning
+from sweeps import choices, overrides, planning
 
 PAPERS = Path(results.papers.__path__[0])
 # The archive's names, without the folder around a data set, where ours differ.
@@ -67,7 +67,7 @@ def test_a_figure_has_the_studies_of_its_workloads() -> None:
         drawn[int(row["figure"].rstrip("ab"))].add(workload)
     assert sorted(drawn) == list(range(1, 12))
     for number, workloads in drawn.items():
-        united = overrides.united(f"shallue2018/figure{number}")
+        united = choices.united(f"shallue2018/figure{number}")
         assert {name.removeprefix("shallue2018/") for name in united} == workloads, number
 
 
@@ -78,9 +78,9 @@ def test_one_command_is_one_workload(tmp_path: Path) -> None:
 
 def test_every_workload_has_a_preset_and_a_tiny_one() -> None:
     for family in ("shallue2018", "tiny"):
-        names = [name.removeprefix(f"{family}/") for name in overrides.options("experiment") if name.startswith(family)]
+        names = [name.removeprefix(f"{family}/") for name in choices.options("experiment") if name.startswith(family)]
         assert {name for name in names if "/" in name} == set(published())
-    united = {one.removeprefix("shallue2018/") for one in overrides.united("shallue2018/all")}
+    united = {one.removeprefix("shallue2018/") for one in choices.united("shallue2018/all")}
     assert united == set(published())
 
 
@@ -91,7 +91,7 @@ def test_first_lines_count_studies_and_trials() -> None:
     for name in (f"figure{number}" for number in range(1, 12)):
         text = figures[figures.index(f"  {name}:") - 1]
         studies = sum(
-            len(published()[one.removeprefix("shallue2018/")]) for one in overrides.united(f"shallue2018/{name}")
+            len(published()[one.removeprefix("shallue2018/")]) for one in choices.united(f"shallue2018/{name}")
         )
         assert text.endswith(f": {studies} studies")
     lines = (folder / "shallue2018" / "all.yaml").read_text().splitlines()
@@ -250,7 +250,7 @@ def test_the_card_says_how_many_published_trials_diverged(tmp_path: Path) -> Non
 def test_tiny_workloads_are_as_many_studies_as_their_first_line_says(tmp_path: Path) -> None:
     line = (Path(conf.__path__[0]) / "experiment" / "tiny" / "all.yaml").read_text().splitlines()[0]
     request = planning.request(overrides.command_line(["+experiment=tiny/all", "-m", f"store={tmp_path}"]))
-    assert len({study.name for study in request.studies}) == 5 * len({*overrides.united("tiny/all")})
+    assert len({study.name for study in request.studies}) == 5 * len({*choices.united("tiny/all")})
     assert line.endswith(f": {len(request.studies)} studies")
 
 

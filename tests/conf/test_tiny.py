@@ -13,11 +13,11 @@ from sklearn.metrics import average_precision_score
 
 from results import store
 from results.plans.batch_study import BatchStudy
-from sweeps import __main__ as sweeps_cli, overrides, planning
+from sweeps import __main__ as sweeps_cli, choices, overrides, planning
 from workloads import data_stream, registry
 from workloads.models.options import SIZES
 
-NAMES = list(dict.fromkeys(overrides.united("tiny/all")))
+NAMES = list(dict.fromkeys(choices.united("tiny/all")))
 REAL = [name.replace("tiny/", "shallue2018/", 1) for name in NAMES]
 
 
@@ -27,10 +27,10 @@ def studies(preset: str, store: Path) -> list[BatchStudy]:
 
 
 def test_twelve_are_studies_of_their_own_and_the_others_are_names_of_them() -> None:
-    presets = [name for name in overrides.options("experiment") if name.startswith("tiny/") and name != "tiny/all"]
+    presets = [name for name in choices.options("experiment") if name.startswith("tiny/") and name != "tiny/all"]
     assert (len(presets), len(NAMES)) == (35, 12)
     for preset in presets:
-        (twin,) = overrides.united(preset)
+        (twin,) = choices.united(preset)
         assert twin in NAMES
 
 

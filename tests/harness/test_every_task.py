@@ -16,7 +16,7 @@ from harness.step import programs
 from harness.step.programs_key import programs_key
 from harness.trials import search
 from results.bad_input import BadInput
-from sweeps import overrides, planning
+from sweeps import choices, overrides, planning
 from tests.harness.test_mesh import OFFLINE
 from workloads import registry
 from workloads.workload import Examples, Splits
@@ -28,7 +28,7 @@ FAMILIES = {
     "mnist/simple_cnn_base/nesterov_momentum",
     "lm1b/lstm/nesterov_momentum",
 }
-TINY = [*dict.fromkeys(name.removeprefix("tiny/") for name in overrides.united("tiny/all"))]
+TINY = [*dict.fromkeys(name.removeprefix("tiny/") for name in choices.united("tiny/all"))]
 
 
 def images(shape: tuple[int, ...]) -> Splits:
@@ -41,7 +41,7 @@ def images(shape: tuple[int, ...]) -> Splits:
 
 SLOW = ("digits_cnn", "mnist_fc", "mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
 # Of the others the tiny ones are trained below, and all of their size is lowered in test_tpu.py.
-NETWORKS = [name for name in overrides.tasks("batch") if "/" not in name]
+NETWORKS = [name for name in choices.tasks("batch") if "/" not in name]
 TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]
 
 

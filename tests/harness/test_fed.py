@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.run import Record, Settings
-from harness.runners import engine
+from harness.runners import engine, program_choice
 from harness.step import mesh, programs, rng
 from harness.step.prefetch import Feeder
 from harness.step.programs_key import programs_key
@@ -116,8 +116,8 @@ def test_resident_data_that_do_not_fit_are_refused_with_their_size(
     large = workload.shapes._replace(train=Examples(train.inputs._replace(shape=(24_000_000, 8, 8, 1)), train.labels))
     refusal = r"\Adigits keeps 6\.1 GB of training data on each device, which has 3\.0 GB\. [^\n]+\Z"
     with pytest.raises(BadInput, match=refusal):
-        engine._check_resident(study, workload._replace(shapes=large), mesh.device_bytes())
-    engine._check_resident(study, workload._replace(shapes=large, feed=lambda *_: digits.validation), 3)
+        program_choice._check_resident(study, workload._replace(shapes=large), mesh.device_bytes())
+    program_choice._check_resident(study, workload._replace(shapes=large, feed=lambda *_: digits.validation), 3)
     monkeypatch.setattr(mesh, "device_bytes", lambda: 300_000)
     with pytest.raises(BadInput, match="digits keeps"):
         engine.run(study, search.draw(study, range(1)), Settings())

@@ -3,10 +3,8 @@
 By the extra plan, layouts compiled ahead for TPUs that are not there: everything is accounted for, and what fits.
 """
 
-import dataclasses
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -14,15 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 
 from analysis import measured_layouts
 from analysis.measured_layouts import MeasuredLayout
 from harness.compiled import hlo
 from harness.runners import layouts
-from results.plans.layout import LayoutStudy
-from results.plans.search_space import SearchSpace
 from workloads.layouts.notation import REFUSALS
 from workloads.layouts.shapes import SHAPES
 
@@ -148,20 +143,6 @@ def test_a_collective_in_a_spelling_that_nobody_knows_fails() -> None:
 
     with pytest.raises(hlo.Unparsed, match="cannot be read"):
         layouts.accounts(None, Program())  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("precision", "asked"), [("float32", "HIGHEST"), ("bfloat16", "DEFAULT")])
-def test_products_of_float32_are_computed_in_float32(precision: str, asked: str) -> None:
-    """TPUs and GPUs would round them to fewer bits, and take a sixth or less of the time that is predicted."""
-    shape, text = SHAPES["tiny"], "data:1"
-    study = LayoutStudy(
-        "tiny", dataclasses.asdict(shape), 2, 8, text, "", True, 1, "device", "v5p", precision, "none", 1,
-        SearchSpace({}), 0, 1,
-    )  # fmt: skip
-    step = layouts.laid(study, None).on(jax.devices())
-    products = re.findall(r"dot_general.*", step.lowered(2).as_text())
-    assert len(products) > 10
-    assert all(f"precision = [{asked}, {asked}]" in each for each in products)
 
 
 def ahead(folder: Path, *words: str) -> list[MeasuredLayout]:

@@ -21,7 +21,7 @@ from harness.trials import search
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
-from sweeps import overrides
+from sweeps import choices
 from tests.harness.divided import BATCH, NETWORKS, generated_row
 from workloads import registry
 
@@ -70,7 +70,7 @@ def test_every_task_without_a_download_is_divided() -> None:
     elsewhere = ("mnist", "fashion", "cifar", "shallue2018/", "table")
     elsewhere += ("tiny/mnist", "tiny/cifar")  # with the networks of TINY
     elsewhere += ("tiny/imagenet", "tiny/open_images", "tiny/lm1b", "tiny/common_crawl")  # streamed
-    there = {task for task in overrides.tasks("batch") if not task.startswith(elsewhere)}
+    there = {task for task in choices.tasks("batch") if not task.startswith(elsewhere)}
     assert there == {*OFFLINE, *TINY, *NORMALIZED}
 
 

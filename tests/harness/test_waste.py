@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.run import Settings
-from harness.runners import engine
+from harness.runners import engine, program_choice
 from harness.step.batch_partition import Division
 from harness.step.programs import Programs
 from harness.step.training import CALL_STEPS, Spans
@@ -83,7 +83,7 @@ def test_batched_lanes_waste_little_of_the_release(dataset: str, every: int, mon
         replay = Replay(study)
         of_release = registry.DATASETS[dataset]._replace(version=lambda it=study: it.dataset_version)  # of any Python
         monkeypatch.setitem(registry.DATASETS, dataset, of_release)
-        monkeypatch.setattr(engine, "programs_for", replay.programs)
+        monkeypatch.setattr(program_choice, "programs_for", replay.programs)
         searching, planned = study.request.trials, study.request.planned
         confirming = search.draw(study, range(searching, planned))
         trials = search.draw(study, range(searching))

@@ -140,7 +140,7 @@ def run(
         for each in studies:
             store.ask(tmp_path, each)
         (config,) = composition.compose_all(CommandLine(("launcher=ray", "launcher.tpu_slice=v5e:4x4"), False))
-        words = {each.name: (("trials=1",),) for each in studies}
+        words = {each.name: ("trials=1",) for each in studies}
         launch = Launch(tmp_path, studies, Settings(), Limits(), {}, words, lambda update: None, lambda: None)
         return on_ray.run_all(config["launcher"], launch)
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from results import bounds
+from results.importers import csv_text
 from workloads.datasets import link_files
 
 TABLE = pa.table({"row": pa.array([1, 2, 3], pa.int32()), "name": ["a", "b", "a"], "value": [1.0, 2.0, 3.0]})
@@ -42,10 +43,10 @@ def test_a_table_is_read_in_the_thread_that_asks_for_it(tmp_path: Path, plain: b
 def test_csv_is_read_from_a_copy() -> None:
     data = b"step,loss\n" + b"1,0.5\n" * 10_000
     before = sys.getrefcount(data)
-    source = bounds.csv_source(data)
+    source = csv_text.source(data)
     assert sys.getrefcount(data) == before
     assert pyarrow.csv.read_csv(source) == pyarrow.csv.read_csv(pa.BufferReader(data))
-    assert pyarrow.csv.read_csv(bounds.csv_source(b"step\n")).num_rows == 0
+    assert pyarrow.csv.read_csv(csv_text.source(b"step\n")).num_rows == 0
 
 
 def test_links_are_read_from_a_file_of_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +70,7 @@ def test_links_are_read_from_a_file_of_arrow(tmp_path: Path, monkeypatch: pytest
 READ = """
 import os, sys
 from results import bounds
+from results.importers import csv_text
 with open(sys.argv[1], "rb") as file:
     table = bounds.Parquet(file, bounds.BASE)
     before = len(os.listdir("/proc/self/task"))

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 import conf
 from results.bad_input import BadInput
-from sweeps import composition, help_text, kind_configs, overrides
+from sweeps import choices, composition, help_text, kind_configs
 from sweeps.overrides import CommandLine
 
 SEED = 7
@@ -80,10 +80,10 @@ def test_a_later_value_is_refused_as_a_first_one_is(words: tuple[str, ...], mess
 def experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder of presets in place of ours."""
     monkeypatch.setattr(conf, "__path__", [str(tmp_path)])
-    overrides._presets.cache_clear()
+    choices.presets.cache_clear()
     (tmp_path / "experiment").mkdir()
     yield tmp_path / "experiment"
-    overrides._presets.cache_clear()
+    choices.presets.cache_clear()
 
 
 TABLE = """\
@@ -104,17 +104,17 @@ def test_a_table_holds_presets_and_unites_them_unless_it_is_called_presets(
     (experiments / "own").mkdir()
     (experiments / "own" / f"{file}.yaml").write_text(TABLE)
     (experiments / "alone.yaml").write_text("# @package _global_\n# Alone.\ntrials: 3\n")
-    assert overrides.options("experiment") == ["alone", "own/both", "own/one", *itself, "own/two/swept"]
-    assert overrides.united("own/both") == ["own/two/swept", "own/one"]
-    assert overrides.united("own/one") == ["own/one"]
+    assert choices.options("experiment") == ["alone", "own/both", "own/one", *itself, "own/two/swept"]
+    assert choices.united("own/both") == ["own/two/swept", "own/one"]
+    assert choices.united("own/one") == ["own/one"]
     for name in itself:
-        assert {*overrides.united(name)} == {"own/one", "own/two/swept"}
-    assert overrides.words_of("alone") == ("+experiment=alone",)
-    assert overrides.words_of("own/one") == (
+        assert {*choices.united(name)} == {"own/one", "own/two/swept"}
+    assert choices.presets()["alone"].words == ("+experiment=alone",)
+    assert choices.presets()["own/one"].words == (
         "batch_size=8",
         "+task.space.momentum={scale:'LINEAR',low:0.1,high:0.1}",
     )
-    assert overrides.words_of("own/two/swept") == (
+    assert choices.presets()["own/two/swept"].words == (
         "mesh='data:2','data:1;model:2'",
         "layout='batch:data,mlp:model'",
     )
@@ -131,7 +131,7 @@ def test_a_table_holds_presets_and_unites_them_unless_it_is_called_presets(
 def test_what_is_no_preset_is_refused_with_its_place(content: str, fault: str, experiments: Path) -> None:
     (experiments / "presets.yaml").write_text(f"presets:\n  mine: {content}\n")
     with pytest.raises(BadInput) as refused:
-        overrides.options("experiment")
+        choices.options("experiment")
     assert str(refused.value) == f"{experiments / 'presets.yaml'}: mine: {fault}"
 
 

@@ -34,8 +34,9 @@ sys.exit(__main__.main(sys.argv[1:]))
 WITH_A_MISTAKE = """
 import jax.numpy as jnp
 from workloads import registry
-from workloads.models.fully_connected import fully_connected
 from workloads.workload import Model
+
+fully_connected = registry.MODELS["fully_connected"]
 
 def mistaken(classes, widths):
     right = fully_connected(classes, widths)

@@ -118,8 +118,9 @@ def test_two_hosts_give_the_numbers_of_one(tmp_path: Path, words: Sequence[str],
 
 WITH_A_MISTAKE = """
 from workloads import registry
-from workloads.models.fully_connected import fully_connected
 from workloads.workload import Model
+
+fully_connected = registry.MODELS["fully_connected"]
 
 def mistaken(classes, widths):
     right = fully_connected(classes, widths)

@@ -14,7 +14,7 @@ import sweeps
 from harness.run import Settings
 from results import store
 from results.bad_input import BadInput
-from sweeps import overrides, planning
+from sweeps import overrides, planning, quoting
 
 ROOT = Path(__file__).parents[2]
 TINY = {"trials": 2, "task.budget.steps": 20, "task.model.widths": [8]}
@@ -67,7 +67,7 @@ def test_arguments_ask_for_what_a_command_line_asks_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["a b", "it's", "back\\", "\\'", "${x}", "~/x,y=z(1)", "", 'ü"n', "{a: 1}", "null"])
 def test_a_text_stays_as_it_is(text: str) -> None:
-    (override,) = overrides.parse([f"ratings.path={overrides.as_text(text)}"])
+    (override,) = overrides.parse([f"ratings.path={quoting.as_text(text)}"])
     assert override.value() == text.replace("${", "\\${")  # which the configuration reads as it was
 
 

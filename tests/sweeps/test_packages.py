@@ -146,10 +146,10 @@ def test_a_wrong_folder_of_tasks_is_one_line(tasks: dict[str, str] | None, part:
 
 MODULE = '''
 """Models of a user's own script folder."""
-from workloads.models.fully_connected import fully_connected
+from workloads.models.image_options import FullyConnected
 
 def small(classes, width=16):
-    return fully_connected(classes, [width])
+    return FullyConnected(classes, [width]).model()
 
 def empty(classes):
     return {}

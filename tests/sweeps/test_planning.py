@@ -17,7 +17,8 @@ from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.storage import commits
 from results.storage.compaction import TABLES
-from sweeps import kind_configs, overrides, planning
+from sweeps import choices, kind_configs, overrides, planning
+from sweeps.configured_study import ConfiguredStudy
 from sweeps.planning import Request
 from sweeps.run import run_study
 
@@ -93,6 +94,14 @@ def test_a_study_asked_for_twice_is_one_with_the_most_trials() -> None:
     assert [s.trials for s in studies] == [16]
 
 
+def test_words_of_a_study_asked_for_in_two_ways(make_study: Callable[..., BatchStudy]) -> None:
+    few, many = make_study(trials=4, pruning="off", confirm=2), make_study(trials=16, pruning="off")
+    largest = make_study(trials=16, pruning="off", confirm=2)
+    configured = [ConfiguredStudy(few), ConfiguredStudy(many)]
+    words = planning._words([largest], configured, [("seed=1", "trials=4", "confirm=2"), ("trials=16", "seed=1")])
+    assert words == {largest.name: ("seed=1", "trials=16", "confirm=2", "confirm_top=1")}
+
+
 def test_two_plans_whose_hashes_begin_alike_are_two_studies(
     tmp_path: Path, colliding_seeds: Callable[[BatchStudy], tuple[int, int]]
 ) -> None:
@@ -135,10 +144,10 @@ def test_several_targets_and_whole_runs() -> None:
     assert request("task.targets=[]", "pruning=off").studies[0].targets == ()
 
 
-NETWORKS = overrides.tasks("batch")
+NETWORKS = choices.tasks("batch")
 
 
-EVERY = list(itertools.product(NETWORKS, overrides.options("optimizer")))
+EVERY = list(itertools.product(NETWORKS, choices.options("optimizer")))
 
 
 @pytest.mark.parametrize(  # each task and each optimizer at least once, and a slow test of every pair
@@ -178,7 +187,7 @@ def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
         request("task=noisy_quadratic", "task.budget.epochs=2")
 
 
-SINGLE = [preset for preset in overrides.options("experiment") if overrides.united(preset) == [preset]]
+SINGLE = [preset for preset in choices.options("experiment") if choices.united(preset) == [preset]]
 
 
 LARGE = ("published/digits", "published/large", "optimizers/digits")  # which take seconds to compose
@@ -194,7 +203,7 @@ def test_every_preset_is_a_valid_sweep(preset: str) -> None:
 
 
 def test_presets_unite_presets_that_are_there() -> None:
-    assert {name for preset in overrides.options("experiment") for name in overrides.united(preset)} == {*SINGLE}
+    assert {name for preset in choices.options("experiment") for name in choices.united(preset)} == {*SINGLE}
 
 
 def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

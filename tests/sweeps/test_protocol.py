@@ -134,7 +134,7 @@ def test_a_plan_and_its_command_do_not_need_the_archive(some: Path, tmp_path: Pa
     line = [f"+experiment=shallue2018/{README}", "protocol=archive", f"archive.store={some}", f"store={tmp_path}"]
     asked = planning.request(overrides.command_line([*line, "-m"]))
     for study in asked.studies:
-        (words,) = asked.words[study.name]
+        words = asked.words[study.name]
         assert not any("archive" in word for word in words)
         (again,) = planning.request(overrides.command_line([*words, f"store={tmp_path}"])).studies
         assert again == study and again.name == study.name

@@ -234,7 +234,7 @@ def interrupted(folder: Path, study: BatchStudy, run: Run) -> None:
 
     settings = Settings(lanes=run.lanes, flush_seconds=run.flush_seconds, checkpoint_seconds=run.checkpoint_seconds)
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed, Stopped):
-        patch.setattr(engine, "_programs", lambda *_: (scripted.programs(run.lanes), 0.0))
+        patch.setattr(engine, "programs_in_memory", lambda *_: (scripted.programs(run.lanes), 0.0))
         patch.setattr(engine, "_stops", stops)
         patch.setattr("os.fsync", lambda descriptor: None)
         run_study(folder, study, settings, end, shutdown=shutdown)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from workloads.datasets import streamed_images, streamed_text
+from workloads.datasets import streamed_images, streamed_records, streamed_text
 
 TRAIN, VALIDATION, TEST, HELD_OUT = 57, 20, 13, 12
 SENTENCES = (
@@ -116,11 +116,8 @@ def write(name: str, within: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     options = {"config": config} if config else {}
     builder = array_records.builder(original(of.files), short, split_generators, within, **options)
     builder.download_and_prepare(file_format="array_record")
-    place: Path = module.folder(name)
-    if is_text:
-        streamed_text.write_subwords(name, place)
-    else:
-        streamed_images.write_rows(place, of.files)
+    place = streamed_records.folder(name)
+    module.SOURCES[name].write_derived(place)
     return place
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from optax.tree_utils import tree_get
 
 from harness.compiled import jaxpr_cost
 from harness.step.partitioned import PartitionedStep, drawn, partitioned
@@ -122,7 +123,7 @@ KEPT = [None, (), (ATTENTION,), (ATTENTION, "out"), ("query", "gate", "up"), NAM
 def test_counts_of_decoders_are_those_of_the_program(shape: Shape, kept: tuple[str, ...] | None) -> None:
     for length, block in ((13, 4), (24, 6), (8, 64)):
         on = step(shape, length, block, kept)
-        program = jax.make_jaxpr(on.gradients)(on.carry, on.batch(3), jnp.uint32(0))
+        program = on.jaxpr(3)
         known, names = decoder(shape), NAMES if kept is None else kept
         attention = decoder_counts.attention_flops(known, length, block=block) * decoder_counts.attention_passes(names)
         products = decoder_counts.product_flops(known, names)
@@ -134,7 +135,7 @@ def test_counts_without_blocks_have_all_scores(shape: Shape) -> None:
     known = decoder(shape)._replace(window=0)
     for kept, passes in ((None, 3), ((), 4)):
         on = step(shape, 12, 0, kept)
-        program = jax.make_jaxpr(on.gradients)(on.carry, on.batch(3), jnp.uint32(0))
+        program = on.jaxpr(3)
         attention = decoder_counts.attention_flops(known, 12, causal=False) * passes
         products = decoder_counts.product_flops(known, NAMES if kept is None else kept)
         assert jaxpr_cost.matrix_flops(program) == 36 * (products + attention)
@@ -160,9 +161,10 @@ def test_kept_tensors_change_no_gradient_and_cost_memory() -> None:
     held, gradients = [], []
     for kept in ((), (ATTENTION, "out"), NAMES, None):
         on = step(GROUPED, 24, 6, kept)
-        given = on.start(jnp.uint32(1)), drawn(on.workload, GROUPED.vocab, 3, 1, 0), jnp.uint32(1)
-        held.append(jaxpr_cost.held_bytes(jax.make_jaxpr(on.gradients)(*given)))
+        held.append(jaxpr_cost.held_bytes(on.jaxpr(3)))
         if kept in ((ATTENTION, "out"), None):
-            gradients.append(jax.jit(on.gradients)(*given)[1])
+            given = on.start(on.spans(1)), drawn(on.workload, GROUPED.vocab, 3, 1, 0), on.spans(1)
+            after, _ = jax.jit(on.step)(*given)
+            gradients.append(tree_get(after.optimizer, "mu"))
     assert held == sorted(held) and len(set(held)) == 4
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-6), *gradients)

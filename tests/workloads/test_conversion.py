@@ -1,4 +1,4 @@
-"""Conversions resume where they were killed, and write the bytes that TFDS itself writes."""
+"""Killed conversions keep their finished shards, and write the bytes that TFDS itself writes."""
 
 import contextlib
 import hashlib
@@ -24,7 +24,7 @@ from workloads.datasets import conversion, sorted_chunks, streamed_originals
 from workloads.datasets.conversion import Conversion
 
 ROOT = Path(prepare.__file__).parents[1]
-WORK = "encoding|sorting|skipping the encoded part of|checksum of|reading"
+WORK = "encoding|sorting|checksum of|reading"
 PROGRESS = rf"({WORK}) \S+: \S+( \w+)? \(\d+%\)(, \d\d:\d\d left)?"
 
 
@@ -59,10 +59,8 @@ def test_a_killed_command_resumes_and_writes_the_same_bytes(tmp_path: Path) -> N
     assert whole["files"][0] == "1.1.0/dataset_info.json"  # the only folder that is left
     for each in (whole, *others):
         check_lines(each["said"])
-    places = [place for each in others for place in re.findall("resumes at (.+)", each["said"])]
-    assert {place.split()[0] for place in places} == {"example", "shard"} and len(places) >= 5
-    examples = [int(place.split()[1]) for place in places if place.endswith("of train") and place.startswith("ex")]
-    assert max(examples) > 1
+    shards = [int(number) for each in others for number in re.findall(r"resumes at shard (\d+) of", each["said"])]
+    assert all(shard > 1 for shard in shards)
 
 
 @pytest.mark.slow
@@ -129,102 +127,101 @@ def test_files_are_those_of_tfds(name: str, tmp_path: Path, monkeypatch: pytest.
 
 
 class Stopped(Exception):
-    """Stops a conversion at some example."""
+    """Stops a conversion at some shard."""
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Stops the conversion of LM1B after so many lines of its training split."""
-    lines = streamed_originals._lm1b_lines
+def stop_at(monkeypatch: pytest.MonkeyPatch, count: int) -> list[str]:
+    """Stops a conversion before shard ``count``, and returns the list of the shards that are written."""
+    write_shard = conversion._write_shard
+    written: list[str] = []
 
-    def some(archive: Path, pattern: str) -> Iterator[Any]:
-        yield from itertools.islice(lines(archive, pattern), count)
-        raise Stopped
+    def some(builder: Any, file: Path, values: Iterator[bytes], length: int) -> None:
+        if len(written) == count:
+            raise Stopped
+        written.append(file.name)
+        write_shard(builder, file, values, length)
 
-    monkeypatch.setattr(streamed_originals, "_lm1b_lines", some)
+    monkeypatch.setattr(conversion, "_write_shard", some)
+    return written
 
 
-def test_only_finished_chunks_of_the_same_originals_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def manual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a small LM1B, which takes several chunks and shards."""
     small(monkeypatch)
-    manual = tmp_path / "manual"
-    streamed.write_lm1b(manual, 400, 40)
+    streamed.write_lm1b(tmp_path / "manual", 400, 40)
+    return tmp_path / "manual"
+
+
+def stopped(count: int, within: Path, manual: Path) -> list[str]:
+    """Converts LM1B until ``count`` shards are written, and returns the lines of progress."""
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, count)
+        with pytest.raises(Stopped):
+            convert("lm1b", within, manual, lines)
+    return lines
+
+
+def test_finished_shards_are_kept(manual: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = convert("lm1b", tmp_path / "whole", manual)
-    partial = tmp_path / "lm1b" / "partial_1.1.0"
-
-    def stopped(count: int) -> list[str]:
-        lines: list[str] = []
-        with monkeypatch.context() as patch:
-            stop_at(patch, count)
-            with pytest.raises(Stopped):
-                convert("lm1b", tmp_path, manual, lines)
-        return lines
-
-    assert stopped(50) == []  # within the first chunk
-    assert stopped(300) == ["resumes at example 1 of train"]
-    (resumed,) = stopped(350)
-    reached = int(resumed.split()[3])
-    assert resumed == f"resumes at example {reached} of train" and 150 < reached <= 300
-    (archive,) = manual.iterdir()
-    os.utime(archive, ns=(1, 1))
-    (again,) = stopped(350)
-    assert again == "starts again, because the originals or the versions of packages changed"
-    (partial / "train" / ".tmp-left").write_bytes(b"unfinished")
+    assert stopped(1, tmp_path, manual) == []
+    assert stopped(1, tmp_path, manual) == ["resumes at shard 2 of train"]
+    written = stop_at(monkeypatch, -1)
     lines: list[str] = []
     place = convert("lm1b", tmp_path, manual, lines)
-    assert lines == [resumed]
-    assert not [*partial.rglob(".tmp-*")] and not [*partial.rglob("chunk-*")]
-    assert all((place / file.name).read_bytes() == file.read_bytes() for file in expected.iterdir())
+    assert lines == [] and not [name for name in written if name.startswith("lm1b-train")]
+    assert not [*(tmp_path / "lm1b" / "partial_1.1.0").rglob("chunk-*")]
+    assert {file.name: file.read_bytes() for file in place.iterdir()} == {
+        file.name: file.read_bytes() for file in expected.iterdir()
+    }
 
 
-def test_a_damaged_chunk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small(monkeypatch)
-    manual = tmp_path / "manual"
-    streamed.write_lm1b(manual, 400, 40)
-    stop_at(monkeypatch, 300)
-    with pytest.raises(Stopped):
-        convert("lm1b", tmp_path, manual)
+def test_shards_of_other_originals_are_removed(manual: Path, tmp_path: Path) -> None:
+    assert stopped(2, tmp_path, manual) == []
+    (archive,) = manual.iterdir()
+    os.utime(archive, ns=(1, 1))
+    again = ["starts again, because the originals or the versions of packages changed"]
+    assert stopped(2, tmp_path, manual) == again
+
+
+def test_a_damaged_chunk_is_one_line(manual: Path, tmp_path: Path) -> None:
+    stopped(0, tmp_path, manual)
     chunk = tmp_path / "lm1b" / "partial_1.1.0" / "train" / "chunk-000000"
-    for size in (chunk.stat().st_size - 1, 5, 0):
+    for size in (chunk.stat().st_size - 1, 5):
         os.truncate(chunk, size)
         with pytest.raises(BadInput, match=rf"{chunk} is damaged. Delete the folder {chunk.parent}.$"):
             convert("lm1b", tmp_path, manual)
+    os.truncate(chunk, 0)
+    with pytest.raises(OSError, match="examples after"):
+        convert("lm1b", tmp_path, manual)
 
 
-def test_a_full_disk_is_an_error_of_the_disk_and_the_shard_is_written_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_one_error_of_the_disk(manual: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from array_record.python import array_record_module
 
     class Full(array_record_module.ArrayRecordWriter):
         def write(self, record: bytes) -> None:
             raise RuntimeError("write() failed: No space left on device")
 
-    small(monkeypatch)
-    manual = tmp_path / "manual"
-    streamed.write_lm1b(manual, 400, 40)
-    lines: list[str] = []
     with monkeypatch.context() as full:
         full.setattr(array_record_module, "ArrayRecordWriter", Full)
         with pytest.raises(OSError, match="No space left on device"):
-            convert("lm1b", tmp_path, manual, lines)
-    place = convert("lm1b", tmp_path, manual, lines)
-    assert lines == ["resumes at shard 1 of train"]
+            convert("lm1b", tmp_path, manual)
+    place = convert("lm1b", tmp_path, manual)
     assert (place / "dataset_info.json").exists()
 
 
-def test_records_are_read_in_the_order_of_their_keys_from_any_rank(tmp_path: Path) -> None:
+def test_records_are_sorted_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_chunks, "CHUNK_BYTES", 30_000)
     keys = [int.from_bytes(hashlib.md5(b"%d" % index).digest(), "big") for index in range(3000)]
     records = {key: b"%d" % index * (index % 7) for index, key in enumerate(keys)}
-    for number in range(3):
-        part = [sorted_chunks.record(key, records[key]) for key in keys[1000 * number : 1000 * (number + 1)]]
-        sorted_chunks.write(tmp_path, number, part)
-    chunks = sorted_chunks.found(tmp_path)
-    expected = [records[key] for key in sorted(keys)]
-    assert sum(chunk.value_bytes() for chunk in chunks) == sum(map(len, expected))
-    for first in (0, 1, 1499, 2999, 3000):
-        assert [*sorted_chunks.values(chunks, first)] == expected[first:]
-    twice = sorted_chunks.write(tmp_path, 3, [sorted_chunks.record(keys[5], b"again")])
+    sorted_chunks.write(tmp_path, itertools.starmap(sorted_chunks.record, records.items()))
+    assert len([*tmp_path.iterdir()]) > 2
+    assert [*sorted_chunks.values(tmp_path)] == [records[key] for key in sorted(keys)]
+    (tmp_path / "chunk-again").write_bytes(sorted_chunks.record(keys[5], b"again"))
     with pytest.raises(BadInput, match="two examples have the same key"):
-        list(sorted_chunks.values([*chunks, twice]))
+        list(sorted_chunks.values(tmp_path))
 
 
 def test_downloads_and_checksums_are_plain_lines_without_a_terminal(

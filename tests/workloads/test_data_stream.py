@@ -23,7 +23,7 @@ from results.bad_input import BadInput
 from sweeps.launchers import local
 from tests.workloads import streamed
 from workloads import data_stream, registry
-from workloads.datasets import array_records, streamed_images, streamed_text
+from workloads.datasets import array_records, streamed_images, streamed_records, streamed_text
 from workloads.workload import Examples
 
 pytest.importorskip("grain")
@@ -40,8 +40,7 @@ def two_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(data_stream, "processes", lambda: 2)
     monkeypatch.setattr(data_stream, "PART", 3)
     yield
-    for module in (streamed_images, streamed_text):
-        module._stream.cache_clear()
+    streamed_records._stream.cache_clear()
     data_stream.close()
 
 
@@ -70,8 +69,7 @@ def test_a_batch_is_a_function_of_trial_and_step(name: str, tmp_path: Path, monk
         parts = [row.feed(5, 9, BATCH, range(at, at + own)) for at in range(0, BATCH, own)]
         assert equal(Examples(*map(np.concatenate, zip(*parts, strict=True))), first[9])
     assert not equal(row.feed(6, 9, BATCH, whole), first[9])
-    module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
-    source = module.source(name, place, "train")
+    source = streamed_records.source(name, place, "train")
     cold = data_stream.Stream(source, workers=1)(5, 2, BATCH, whole)
     assert equal(cold, first[2]) and not equal(first[1], first[2])
     assert equal(data_stream._part(pickle.dumps(source), 5, 1, BATCH, whole), first[1])
@@ -127,7 +125,7 @@ def test_the_last_training_images_are_for_tests(part: str, tmp_path: Path, monke
         for (image, label), pixels, own in zip(expected, *found, strict=True):
             np.testing.assert_array_equal(pixels, streamed_images.example(image, None))
             assert own == label < of.classes
-    records = streamed_images.source(name, place, "train").records()
+    records = streamed_records.source(name, place, "train").records()
     mine = [array_records.features(records[at])["image"].bytes_list.value[0] for at in range(len(records))]
     assert mine == [image for image, _ in stored("train", 0, cut)][: of.train_examples]
     assert len(mine) == of.train_examples
@@ -180,7 +178,7 @@ def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypa
     place = streamed.write(name, tmp_path, monkeypatch)
     of = streamed_text.SOURCES[name]
     raw = tfds.data_source(of.files, split=of.validation_split, data_dir=tmp_path)
-    subwords = sentencepiece.SentencePieceProcessor(model_file=str(streamed_text.subwords_file(name, place)))
+    subwords = sentencepiece.SentencePieceProcessor(model_file=str(streamed_text.SOURCES[name].subwords_file(place)))
     assert subwords.vocab_size() == of.vocabulary
     cut = 0
     splits = registry.DATASETS[name].load()
@@ -210,9 +208,9 @@ def test_an_example_is_a_line_of_a_page(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(streamed, "text", lambda index: f"{SENTENCE}\n\n  one more line of {index}\n")
     name = "common_crawl_remembered"
     place = streamed.write(name, tmp_path, monkeypatch)
-    records = streamed_text.source(name, place, "train").records()
-    decode = streamed_text.source(name, place, "train").decode
-    subwords = streamed_text._subwords(str(streamed_text.subwords_file(name, place)))
+    records = streamed_records.source(name, place, "train").records()
+    decode = streamed_records.source(name, place, "train").decode
+    subwords = streamed_text._subwords(str(streamed_text.SOURCES[name].subwords_file(place)))
 
     def line(draws: Any) -> str:
         _, labels = decode(records[0], draws)
@@ -240,12 +238,12 @@ def test_the_version_of_texts_names_who_learned_their_subwords(tmp_path: Path, m
         learner = re.search(r"sentencepiece-(\S+)", registry.DATASETS[name].version())
         assert learner and f"\nsentencepiece=={learner[1]}" in locked
         assert f"{of.validation_split}:{of.splits[of.validation_split]} " in registry.DATASETS[name].version()
-        assert streamed_text.subwords_file(name, tmp_path).name.endswith(f"-by-sentencepiece-{learner[1]}.model")
+        assert of.subwords_file(tmp_path).name.endswith(f"-by-sentencepiece-{learner[1]}.model")
     monkeypatch.setattr(sentencepiece, "__version__", "0.1.9")
     with pytest.raises(
         BadInput, match=r"^sentencepiece-0.1.9 is installed, but .* need sentencepiece-\S+\. Run pip install sentence"
     ):
-        streamed_text.write_subwords("lm1b", tmp_path)
+        streamed_text.SOURCES["lm1b"].write_derived(tmp_path)
 
 
 def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels(
@@ -378,7 +376,7 @@ def test_a_process_that_is_killed_while_it_writes_is_replaced(tmp_path: Path, mo
 KILLED = """
 import sys, time
 from workloads import data_stream
-from workloads.datasets import streamed_images
+from workloads.datasets import streamed_images, streamed_records
 from pathlib import Path
 if __name__ == "__main__":
     of = streamed_images.SOURCES["imagenet"]
@@ -386,7 +384,7 @@ if __name__ == "__main__":
         train_examples=57, validation_examples=20, splits={"train": 57, "validation": 20}
     )
     data_stream.processes = lambda: 2
-    streamed_images.feed("imagenet", 1, 0, 8, range(8))
+    streamed_records.feed("imagenet", 1, 0, 8, range(8))
     print(*data_stream._pool(2)._processes, flush=True)
     time.sleep(60)
 """
@@ -413,8 +411,7 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path: Path, monkeyp
 def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     for name in NAMES:
-        module: Any = streamed_text if name in streamed_text.SOURCES else streamed_images
-        command = f"un python -m workloads.prepare {module.SOURCES[name].files}"
+        command = f"un python -m workloads.prepare {SOURCES[name].files}"
         with pytest.raises(BadInput, match=re.escape(command)) as refused:
             registry.DATASETS[name].check()
         assert "\n" not in str(refused.value)

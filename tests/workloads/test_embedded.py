@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from workloads import data_stream, prepare, registry
-from workloads.datasets import embedded_originals, in_memory, streamed_images, streamed_text
+from workloads.datasets import embedded_originals, in_memory, streamed_images, streamed_records, streamed_text
 
 pytest.importorskip("grain")
 pytest.importorskip("sentencepiece")
@@ -41,7 +41,7 @@ def test_digits_are_those_of_scikit_learn() -> None:
 
     images, labels = load_digits(return_X_y=True)
     originals = np.rint(255 * images.reshape(-1, 8, 8) / 16).astype(int)
-    place = streamed_images.folder("shallue2018_digits")
+    place = streamed_records.folder("shallue2018_digits")
     seen: list[int] = []
     for split, count in embedded_originals.DIGITS.items():
         examples = read(place, split)
@@ -63,7 +63,7 @@ def test_digits_are_those_of_scikit_learn() -> None:
 @pytest.mark.parametrize("name", [name for name, of in streamed_images.SOURCES.items() if of.content])
 def test_splits_of_digits_are_counted_exactly(name: str) -> None:
     of = streamed_images.SOURCES[name]
-    place = streamed_images.folder(name)
+    place = streamed_records.folder(name)
     stored = {split: [example["label"] for example in read(place, split)] for split in embedded_originals.DIGITS}
     loaded = registry.DATASETS[name].load()
     for split, (stored_as, (first, last), count) in of.parts.items():
@@ -74,7 +74,7 @@ def test_splits_of_digits_are_counted_exactly(name: str) -> None:
             assert found.inputs.shape == (count, 16, 16, 3)
         if found is not None and not of.many:
             assert found.labels.tolist() == labels
-    images, _ = streamed_images.feed(name, 0, 0, 8, range(8))
+    images, _ = streamed_records.feed(name, 0, 0, 8, range(8))
     assert images.shape == (8, 16, 16, 3) and images.dtype == np.uint8
     data_stream.keep({})
 
@@ -85,12 +85,12 @@ def test_texts_are_paragraphs_of_the_manual(name: str) -> None:
 
     whole = " ".join("\n".join(topics.values()).split())
     of = streamed_text.SOURCES[name]
-    place = streamed_text.folder(name)
+    place = streamed_records.folder(name)
     texts = {split: [example["text"].decode() for example in read(place, split)] for split in of.splits}
     assert {split: len(found) for split, found in texts.items()} == dict(of.splits)
     everything = [text for found in texts.values() for text in found]
     assert len(set(everything)) == len(everything) and all(text in whole for text in everything)
-    subwords = sentencepiece.SentencePieceProcessor(model_file=str(streamed_text.subwords_file(name, place)))
+    subwords = sentencepiece.SentencePieceProcessor(model_file=str(of.subwords_file(place)))
     assert subwords.vocab_size() == of.vocabulary
     loaded = registry.DATASETS[name].load()
     tokens = loaded.validation.inputs

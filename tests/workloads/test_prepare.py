@@ -356,7 +356,7 @@ def test_every_split_is_counted_against_its_publisher() -> None:
 
 def check_open_images(rows: list[dict[str, Any]]) -> None:
     """What TFDS and training read of ``write_open_images``."""
-    from workloads.datasets import streamed_images
+    from workloads.datasets import streamed_records
 
     names = {one["image/filename"].decode() for one in rows}
     assert names == {f"{digit}{i:015x}.jpg" for i, digit in enumerate("0077aaff")}
@@ -367,7 +367,7 @@ def check_open_images(rows: list[dict[str, Any]]) -> None:
         np.testing.assert_allclose(one["bobjects"]["bbox"], [[0.2, 0.1, 0.6, 0.3]])
         brightest = int(one["image"].mean((0, 1)).argmax())
         assert brightest == int(one["image/filename"][1:16], 16) % 3
-    labels = streamed_images.load("open_images_v4").validation.labels
+    labels = streamed_records.load("open_images_v4").validation.labels
     assert [[*np.flatnonzero(label)] for label in labels] == 4 * [trainable("/m/0108_09c", "/m/010jjr")]
 
 

@@ -9,7 +9,6 @@ from results import als
 from results.bad_input import BadInput
 from results.plans import batch_study
 from workloads import losses, optimizers, registry
-from workloads.models.fully_connected import fully_connected
 from workloads.preparable import prepared_as
 from workloads.workload import shapes_of
 
@@ -42,7 +41,7 @@ def test_data_sets_are_what_the_registry_says(name: str) -> None:
 
 @pytest.mark.parametrize(("widths", "count"), [([], 650), ([64], 4810), ([32, 16], 2778)])
 def test_fully_connected_has_the_parameters_it_documents(widths: list[int], count: int) -> None:
-    model = fully_connected(10, widths)
+    model = registry.MODELS["fully_connected"](classes=10, widths=widths)
     params, state = model.init(jax.random.key(0), np.zeros((1, 8, 8, 1), np.float32))
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == count
     assert model.apply(params, state, np.zeros((5, 8, 8, 1), np.float32), None, False)[0].shape == (5, 10)

@@ -8,12 +8,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
+from workloads.base import BadInput, durable
 from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
@@ -29,24 +28,24 @@ def data_dir() -> Path:
         raise BadInput("this user has no home folder. Choose a data set folder with TFDS_DATA_DIR=DIR.") from None
 
 
-def folder(name: str, version: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set (``web_graph/in-dense``), in ``within`` or TFDS's default folder."""
-    return (within or data_dir()) / name / version
+def folder(name: str, version: str, parent: Path | None = None) -> Path:
+    """Returns the folder of a data set (``web_graph/in-dense``), in ``parent`` or TFDS's default folder."""
+    return (parent or data_dir()) / name / version
 
 
 def builder(
     original: type,
     name: str,
     split_generators: Callable[[Any, Any], KeyedSplits],
-    within: Path,
+    parent: Path,
     **options: Any,
 ) -> Any:
-    """Returns TFDS's builder ``original`` with this project's split generators. The builder writes to ``within``."""
+    """Returns TFDS's builder ``original`` with this project's split generators. The builder writes to ``parent``."""
     from tensorflow_datasets.core import registered
 
     members = {"name": name, "__module__": original.__module__, "_split_generators": split_generators}
     with registered.skip_registration():
-        return type(original.__name__, (original,), members)(data_dir=str(within), **options)
+        return type(original.__name__, (original,), members)(data_dir=str(parent), **options)
 
 
 def check(name: str, place: Path, splits: Sequence[str]) -> None:
@@ -80,13 +79,13 @@ def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
     info = place / "dataset_info.json"
     try:
         splits = json.loads(info.read_text())["splits"]
-        there = {one["name"]: sum(int(length) for length in one["shardLengths"]) for one in splits}
+        stored = {row["name"]: sum(int(length) for length in row["shardLengths"]) for row in splits}
     except (ValueError, TypeError, LookupError, OSError):
         raise BadInput(f"{info} cannot be read. {remedy(name, place)}") from None
     for split, count in counts.items():
-        if there.get(split, 0) != count:
+        if stored.get(split, 0) != count:
             raise BadInput(
-                f"{place} holds {there.get(split, 0):,} examples of {split}, not {count:,}. {remedy(name, place)}"
+                f"{place} holds {stored.get(split, 0):,} examples of {split}, not {count:,}. {remedy(name, place)}"
             )
 
 
@@ -100,20 +99,16 @@ def stored_bytes(name: str, place: Path, splits: Sequence[str]) -> int:
     return sum(file.stat().st_size for split in splits for file in _files(place, name, split))
 
 
-def records(name: str, place: Path, split: str) -> Iterator[Any]:
-    """Yields the records of a split as mappings from names to ``tf.train.Feature``.
+def batches(name: str, place: Path, split: str) -> Iterator[list[Any]]:
+    """Yields the records of a split in batches, each record as a mapping from names to ``tf.train.Feature``.
 
     Raises:
       BadInput: a record is damaged.
     """
-    import tensorflow_datasets as tfds  # takes a second
-
     try:
-        builder = tfds.builder_from_directory(place)
-        source = builder.as_data_source(split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
-        for start in range(0, len(source), BATCH):
-            for record in source.__getitems__(list(range(start, min(start + BATCH, len(source))))):
-                yield features(record)
+        records = open_records(str(place), name, split)
+        for start in range(0, len(records), BATCH):
+            yield list(map(features, records.batch(range(start, min(start + BATCH, len(records))))))
     except Exception as error:  # libraries used by TFDS raise various types
         reason = " ".join(str(error).split())[:160]
         raise BadInput(f"{place} cannot be read ({reason}). {remedy(name, place)}") from None
@@ -123,6 +118,20 @@ def _files(place: Path, name: str, split: str) -> list[Path]:
     return sorted(place.glob(f"{name.split('/')[0]}-{split}.array_record*"))
 
 
+class Part(NamedTuple):
+    """The part of a TFDS split that forms a split.
+
+    Attributes:
+      split: name of TFDS's split.
+      limits: index of the first record that may be used, and the index after the last one, if not all may be used.
+      examples: number of examples to use, starting with the first.
+    """
+
+    split: str
+    limits: tuple[int, int] | None
+    examples: int
+
+
 class Records(Sequence[bytes]):
     """Records of a split, or a subset of them, in the order of the files.
 
@@ -130,7 +139,7 @@ class Records(Sequence[bytes]):
       files: array_record files, in order.
       rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
       count: number of these records to use, starting with the first, or None for all of them.
-      within: index of the first record that may be used, and the index after the last one. By default, all records may
+      limits: index of the first record that may be used, and the index after the last one. By default, all records may
         be used.
     """
 
@@ -139,17 +148,17 @@ class Records(Sequence[bytes]):
         files: Sequence[str],
         rows: str | None = None,
         count: int | None = None,
-        within: tuple[int, int] | None = None,
+        limits: tuple[int, int] | None = None,
     ):
         from array_record.python.array_record_data_source import ArrayRecordDataSource
 
         self._source = ArrayRecordDataSource(list(files))
         self._rows: Sequence[int] = range(len(self._source)) if rows is None else np.load(rows, mmap_mode="r")
-        if within is not None:
-            first, last = np.searchsorted(self._rows, within) if rows else within
+        if limits is not None:
+            first, last = np.searchsorted(self._rows, limits) if rows else limits
             self._rows = self._rows[first:last]
-        there = len(self._rows)
-        self._count = there if count is None else min(count, there)
+        available = len(self._rows)
+        self._count = available if count is None else min(count, available)
 
     def __len__(self) -> int:
         return self._count
@@ -158,6 +167,10 @@ class Records(Sequence[bytes]):
         if not 0 <= row < self._count:
             raise IndexError(row)
         return self._source[int(self._rows[row])]
+
+    def batch(self, rows: range) -> list[bytes]:
+        """Returns several records, which takes less time than reading them one by one."""
+        return self._source.__getitems__([int(self._rows[row]) for row in rows])
 
 
 def features(record: bytes) -> Any:
@@ -173,8 +186,7 @@ def open_records(
     split: str,
     rows: str | None = None,
     count: int | None = None,
-    within: tuple[int, int] | None = None,
+    limits: tuple[int, int] | None = None,
 ) -> Records:
     """Opens the records of a split of a data set in a folder. The other arguments are those of ``Records``."""
-    files = sorted(str(file) for file in Path(folder).glob(f"{name}-{split}.array_record*"))
-    return Records(files, rows, count, within)
+    return Records([str(file) for file in _files(Path(folder), name, split)], rows, count, limits)

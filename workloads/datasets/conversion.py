@@ -1,34 +1,32 @@
-"""Converts originals to the same array_record files as TFDS, but can be interrupted and resumed.
+"""Converts originals to the same array_record files as TFDS. An interrupted conversion keeps its finished shards.
 
 Each split is converted in two steps. First, its examples are encoded in the order of the originals and written as
 sorted chunks. Then, the chunks are merged into shards, which are moved to TFDS's folder when all splits are done. All
-files are created atomically in a folder that later runs can find, so a killed process loses at most one chunk or shard.
+files are created atomically in a folder that later runs can find. A split that was not completely encoded starts again.
 Encodings, key hashes, shard counts and files are the same as in TFDS.
 """
 
+import collections
 import contextlib
 import importlib.metadata
 import inspect
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from results import durable
-from results.bad_input import BadInput
-from results.printing import Report
-from results.progress import FIRST_SECONDS, show_progress
+import numpy as np
+
+from workloads.base import FIRST_SECONDS, BadInput, Report, durable, show_progress
 from workloads.datasets import sorted_chunks
 from workloads.datasets.array_records import KeyedExamples
 from workloads.datasets.download_progress import show_downloads
-from workloads.datasets.sorted_chunks import Chunk
 
-FORMAT = 1  # of the files in the folder of a conversion
+FORMAT = 2  # of the files in the folder of a conversion
 ORIGIN = "origin.json"  # what the files in the folder were made from
-ENCODED = "encoded.json"  # in the folder of a split of which all chunks exist
-WRITTEN = "written.json"  # in the folder of a split of which all shards exist
+ENCODED = "encoded.json"  # in the folder of a split of which all chunks have been written
 PACKAGES = ("tensorflow-datasets", "array_record", "pillow")  # their versions may change the files
 STEP = 64  # examples between updates of the progress
 
@@ -66,36 +64,17 @@ def make_resumable(builder: Any, conversion: Conversion) -> None:
 
     def generate_splits(downloads: Any, config: Any) -> list[Any]:
         show_downloads(downloads, conversion.download_bytes, conversion.report)
-        used = list(conversion.manual.glob("*"))
-        download = downloads.download
-
-        def noted(addresses: Any) -> Any:
-            found = download(addresses)
-            used.extend(_paths(found))
-            return found
-
-        downloads.download = noted
         splits = builder._split_generators(downloads)
-        if _continue(conversion, _origin(builder, used)):
-            conversion.report(f"resumes at {_position(conversion.folder, list(splits))}")
+        _make_folder(conversion, _origin(builder, conversion.manual))
         return [_converted(builder, split, examples, conversion) for split, examples in splits.items()]
 
     builder._generate_splits = generate_splits
 
 
-def _paths(found: Any) -> list[Path]:
-    """Returns the paths in a result of TFDS's ``download``, which is a path or nested lists and dicts of paths."""
-    if isinstance(found, Mapping):
-        found = list(found.values())
-    if isinstance(found, list | tuple):
-        return [path for each in found for path in _paths(each)]
-    return [Path(found)]
-
-
-def _origin(builder: Any, used: Sequence[Path]) -> dict[str, Any]:
-    """Returns everything that determines the files of a conversion: code, versions and originals."""
+def _origin(builder: Any, manual: Path) -> dict[str, Any]:
+    """Returns the code, the versions and the originals that determine a conversion. Downloads have fixed contents."""
     code = inspect.getsourcefile(type(builder)._split_generators)
-    files = sorted({file for file in used if file.is_file()})
+    files = sorted(file for file in manual.glob("*") if file.is_file())
     return {
         "format": FORMAT,
         "name": builder.info.full_name,
@@ -105,129 +84,91 @@ def _origin(builder: Any, used: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _continue(conversion: Conversion, origin: dict[str, Any]) -> bool:
-    """Returns whether there is a conversion to resume. Removes unfinished files, and files from another origin."""
-    place, record = conversion.folder, conversion.folder / ORIGIN
-    before = None
+def _make_folder(conversion: Conversion, origin: dict[str, Any]) -> None:
+    """Makes the folder of a conversion, without files from another origin."""
+    record = conversion.folder / ORIGIN
     with contextlib.suppress(FileNotFoundError, durable.Damaged):
-        before = durable.read_sealed(record)
-    if before == origin:
-        for unfinished in place.rglob(f"{durable.TEMPORARY}*"):
-            unfinished.unlink()
-        return True
-    if before is not None:
+        if durable.read_sealed(record) == origin:
+            return
         conversion.report("starts again, because the originals or the versions of packages changed")
     record.unlink(missing_ok=True)
-    shutil.rmtree(place, ignore_errors=True)
-    durable.make_folder(place)
+    shutil.rmtree(conversion.folder, ignore_errors=True)
+    durable.make_folder(conversion.folder)
     durable.replace(record, durable.seal(origin))
-    return False
-
-
-def _position(place: Path, splits: Sequence[str]) -> str:
-    """Returns a message for the user: the position from which a conversion resumes."""
-    for split in splits:
-        within = place / split
-        if (within / ENCODED).exists() and not (within / WRITTEN).exists():
-            return f"shard {len(_shards(within)) + 1:,} of {split}"
-        if not (within / WRITTEN).exists():
-            return f"example {_count(sorted_chunks.found(within)) + 1:,} of {split}"
-    return "the end"
 
 
 def _converted(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> Any:
     """Converts a split, or resumes its conversion. Returns TFDS's description of the split."""
     from tensorflow_datasets.core.splits import SplitInfo
+    from tensorflow_datasets.core.utils.shard_utils import ShardConfig, get_shard_boundaries
 
-    within = conversion.folder / split
-    durable.make_folder(within)
-    if not (within / WRITTEN).exists():
-        chunks = _encoded(builder, split, examples, conversion)
-        lengths = _written(builder, split, chunks, conversion)
-        size = sum(chunk.value_bytes() for chunk in chunks)
-        durable.replace(within / WRITTEN, durable.seal({"lengths": lengths, "bytes": size}))
-    sorted_chunks.remove(within)
-    written = durable.read_sealed(within / WRITTEN)
-    lengths, size = written["lengths"], written["bytes"]
-    for name in _names(builder, split, len(lengths)):
-        _link(within / name, Path(builder.data_dir) / name)
+    place = conversion.folder / split
+    record = place / ENCODED
+    if not record.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        durable.make_folder(place)
+        durable.replace(record, durable.seal(_encode(builder, split, examples, conversion)))
+    sizes = durable.read_sealed(record)
+    number = ShardConfig().get_number_shards(sizes["bytes"], sizes["examples"])
+    lengths = np.diff([0, *get_shard_boundaries(sizes["examples"], number)]).tolist()
     template = builder._get_filename_template(split_name=split)
-    return SplitInfo(name=split, shard_lengths=lengths, num_bytes=size, filename_template=template)
+    names = [template.sharded_filepath(shard_index=shard, num_shards=number).name for shard in range(number)]
+    _write_shards(builder, split, dict(zip(names, lengths, strict=True)), conversion)
+    for name in names:
+        _link(place / name, Path(builder.data_dir) / name)
+    return SplitInfo(name=split, shard_lengths=lengths, num_bytes=sizes["bytes"], filename_template=template)
 
 
-def _encoded(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> list[Chunk]:
-    """Encodes and writes those examples of a split that are not in a chunk yet. Returns all chunks."""
+def _encode(builder: Any, split: str, examples: KeyedExamples, conversion: Conversion) -> dict[str, int]:
+    """Encodes the examples of a split and writes them as chunks. Returns their number and size."""
     from tensorflow_datasets.core.example_serializer import ExampleSerializer
     from tensorflow_datasets.core.hashing import Hasher
 
-    within = conversion.folder / split
-    chunks = sorted_chunks.found(within)
-    if (within / ENCODED).exists():
-        return chunks
-    first = _count(chunks)
-    _skip(examples, first, split, conversion)
     features = builder.info.features
     serializer, hasher = ExampleSerializer(features.get_serialized_info()), Hasher(split)
-    records: list[bytes] = []
-    size = 0
-    total = conversion.examples.get(split, 0)
-    with _shown(f"encoding {split}", total, conversion, first) as move:
-        for key, example in _counted(examples, first, move):
+    sizes = {"examples": 0, "bytes": 0}
+
+    def records() -> Iterator[bytes]:
+        total = conversion.examples.get(split, 0)
+        for key, example in _tracked(examples, f"encoding {split}", total, conversion.report):
             encoded = serializer.get_tf_example(features.encode_example(example))
             value = encoded.SerializeToString(deterministic=True)  # of features in the order of their names
-            records.append(sorted_chunks.record(hasher.hash_key(key), value))
-            size += len(records[-1])
-            if size >= sorted_chunks.CHUNK_BYTES:
-                chunks.append(sorted_chunks.write(within, len(chunks), records))
-                records, size = [], 0
-        if records:
-            chunks.append(sorted_chunks.write(within, len(chunks), records))
-        move(_count(chunks))
-    if not chunks:
+            sizes["examples"] += 1
+            sizes["bytes"] += len(value)
+            yield sorted_chunks.record(hasher.hash_key(key), value)
+
+    sorted_chunks.write(conversion.folder / split, records())
+    if not sizes["examples"]:
         raise BadInput(f"the originals hold no examples of {split}")
-    durable.replace(within / ENCODED, durable.seal({"examples": _count(chunks)}))
-    return chunks
+    return sizes
 
 
-def _skip(examples: KeyedExamples, count: int, split: str, conversion: Conversion) -> None:
-    """Reads past the examples that are already in chunks, because originals can only be read from the start."""
-    with _shown(f"skipping the encoded part of {split}", count, conversion, 0) as move:
-        for _ in _counted(itertools.islice(examples, count), 0, move):
-            pass
+def _write_shards(builder: Any, split: str, lengths: Mapping[str, int], conversion: Conversion) -> None:
+    """Writes the shards of a split that do not exist yet, given the number of examples in each."""
+    place = conversion.folder / split
+    finished = sum((place / name).exists() for name in lengths)
+    if finished < len(lengths):
+        if finished:
+            conversion.report(f"resumes at shard {finished + 1:,} of {split}")
+        values = _tracked(sorted_chunks.values(place), f"sorting {split}", sum(lengths.values()), conversion.report)
+        for name, length in lengths.items():
+            shard = itertools.islice(values, length)
+            if not (place / name).exists():
+                _write_shard(builder, place / name, shard, length)
+            collections.deque(shard, maxlen=0)  # skips an existing shard
+        collections.deque(values, maxlen=0)
+    sorted_chunks.remove(place)
 
 
-def _written(builder: Any, split: str, chunks: Sequence[Chunk], conversion: Conversion) -> list[int]:
-    """Writes the shards of a split that do not exist yet. Returns the number of examples in each shard."""
-    from tensorflow_datasets.core.utils.shard_utils import ShardConfig, get_shard_boundaries
-
-    within = conversion.folder / split
-    count = _count(chunks)
-    number = ShardConfig().get_number_shards(sum(chunk.value_bytes() for chunk in chunks), count)
-    limits = [0, *get_shard_boundaries(count, number)]
-    names = _names(builder, split, number)
-    done = len(_shards(within))
-    first = limits[done]
-    with _shown(f"sorting {split}", count, conversion, first) as move:
-        values = _counted(sorted_chunks.values(chunks, first), first, move)
-        for shard in range(done, number):
-            length = limits[shard + 1] - limits[shard]
-            _write_shard(builder, within / names[shard], itertools.islice(values, length), length)
-        move(count)
-    return [limits[shard + 1] - limits[shard] for shard in range(number)]
-
-
-def _shown(
-    what: str, total: int, conversion: Conversion, first: int
-) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Shows progress if processing takes long. Yields a function to call with the number of examples done so far."""
-    return show_progress(what, total, " examples", conversion.report, delay=FIRST_SECONDS, first=first)
-
-
-def _counted(values: Iterator[T], first: int, move: Callable[[int], None]) -> Iterator[T]:
-    for done, value in enumerate(values, first):
-        if done % STEP == 0:
-            move(done)
-        yield value
+def _tracked(values: Iterator[T], what: str, total: int, report: Report) -> Iterator[T]:
+    """Yields values, and shows the number of finished ones if they take long."""
+    with show_progress(what, total, " examples", report, delay=FIRST_SECONDS, first=0) as move:
+        done = 0
+        for done, value in enumerate(values, 1):
+            yield value
+            if done % STEP == 0:
+                move(done)
+        move(done)
 
 
 def _write_shard(builder: Any, file: Path, values: Iterator[bytes], count: int) -> None:
@@ -253,18 +194,3 @@ def _link(file: Path, name: Path) -> None:
         os.link(file, name)
     except OSError:
         shutil.copyfile(file, name)
-
-
-def _names(builder: Any, split: str, number: int) -> list[str]:
-    """Returns TFDS's file names for a given number of shards of a split."""
-    template = builder._get_filename_template(split_name=split)
-    return [template.sharded_filepath(shard_index=shard, num_shards=number).name for shard in range(number)]
-
-
-def _shards(within: Path) -> list[Path]:
-    """Returns the existing shards of a split. Shards are written in order."""
-    return list(within.glob("[!.]*.array_record-*"))
-
-
-def _count(chunks: Sequence[Chunk]) -> int:
-    return sum(int(chunk.ranks[-1]) for chunk in chunks)

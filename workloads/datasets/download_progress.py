@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from results import durable
-from results.printing import Report
-from results.progress import FIRST_SECONDS, show_progress
+from workloads.base import FIRST_SECONDS, Report, durable, show_progress
 
 MEBIBYTE = 1 << 20  # unit of TFDS's bar
 

@@ -21,7 +21,7 @@ PYDOC = f"streamed_pydoc/{platform.python_version()}"  # the text differs betwee
 SURE, UNSURE = 10, 0  # confidence of the tags that a digit has, and of those it does not, in tenths
 
 
-def digits_builder(within: Path, manual: Path) -> Any:
+def digits_builder(parent: Path, manual: Path) -> Any:
     """Returns the builder of ``streamed_digits``: scikit-learn's digits data set as JPEGs of 32×32 pixels."""
     import tensorflow_datasets as tfds  # takes a second
 
@@ -38,7 +38,7 @@ def digits_builder(within: Path, manual: Path) -> Any:
         return {split: _digits(images[part], labels[part]) for split, part in _parts(DIGITS).items()}
 
     original = _original("StreamedDigits", info)
-    return array_records.builder(original, "streamed_digits", split_generators, within)
+    return array_records.builder(original, "streamed_digits", split_generators, parent)
 
 
 def _digits(images: np.ndarray, labels: np.ndarray) -> KeyedExamples:
@@ -56,7 +56,7 @@ def _digits(images: np.ndarray, labels: np.ndarray) -> KeyedExamples:
         yield index, {"image": io.BytesIO(encoded.getvalue()), "label": int(label), "objects_trainable": tags}
 
 
-def pydoc_builder(within: Path, manual: Path) -> Any:
+def pydoc_builder(parent: Path, manual: Path) -> Any:
     """Returns the builder of ``streamed_pydoc``: paragraphs of the help topics of this version of Python."""
     import tensorflow_datasets as tfds  # takes a second
 
@@ -65,14 +65,14 @@ def pydoc_builder(within: Path, manual: Path) -> Any:
         return self.dataset_info_from_configs(features=features)
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
-        found = text.paragraphs()
-        order = np.random.default_rng(0).permutation(len(found))
-        texts = {split: [found[at] for at in order[part]] for split, part in _parts(PARAGRAPHS).items()}
-        return {split: enumerate({"text": each} for each in own) for split, own in texts.items()}
+        paragraphs = text.paragraphs()
+        order = np.random.default_rng(0).permutation(len(paragraphs))
+        texts = {split: [paragraphs[index] for index in order[part]] for split, part in _parts(PARAGRAPHS).items()}
+        return {split: enumerate({"text": paragraph} for paragraph in rows) for split, rows in texts.items()}
 
     version = PYDOC.partition("/")[2]
     original = _original("StreamedPydoc", info, BUILDER_CONFIGS=[tfds.core.BuilderConfig(name=version)])
-    return array_records.builder(original, "streamed_pydoc", split_generators, within, config=version)
+    return array_records.builder(original, "streamed_pydoc", split_generators, parent, config=version)
 
 
 def _parts(counts: dict[str, int]) -> dict[str, slice]:
@@ -86,6 +86,6 @@ def _original(name: str, info: Any, **members: Any) -> type:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import registered
 
-    own = {"VERSION": tfds.core.Version("1.0.0"), "_info": info, "__module__": __name__} | members
+    attributes = {"VERSION": tfds.core.Version("1.0.0"), "_info": info, "__module__": __name__} | members
     with registered.skip_registration():
-        return type(name, (tfds.core.GeneratorBasedBuilder,), own | {"_generate_examples": None})
+        return type(name, (tfds.core.GeneratorBasedBuilder,), attributes | {"_generate_examples": None})

@@ -16,8 +16,8 @@ from workloads.datasets import array_records, tfds_images
 from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
 
-def builder(name: str, within: Path) -> Any:
-    """Returns the builder for a key of ``tfds_images.SOURCES``. It writes to ``within``."""
+def builder(name: str, parent: Path) -> Any:
+    """Returns the builder for a key of ``tfds_images.SOURCES``. It writes to ``parent``."""
     from tensorflow_datasets.image_classification import cifar, mnist
 
     original, split_generators = {
@@ -26,7 +26,7 @@ def builder(name: str, within: Path) -> Any:
         "cifar10": (cifar.Cifar10, _cifar_splits),
     }[name]
     version = tfds_images.SOURCES[name].version
-    return array_records.builder(original, name, split_generators, within, version=version)
+    return array_records.builder(original, name, split_generators, parent, version=version)
 
 
 def _mnist_splits(self: Any, dl_manager: Any) -> KeyedSplits:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import workload
+from workloads.base import BadInput
 from workloads.workload import ArrayShape, Examples, Splits, content
 
 VALIDATION_EXAMPLES = 386  # the first three forms: 130, 126 and 130 images
@@ -80,29 +80,29 @@ def all_digits() -> Examples:
 
 def digit_tags() -> Splits:
     """Returns the images of ``digits`` with labels uint8[N, TAGS], which are 1 for each tag of the digit."""
-    have = np.array([[digit in those for those in TAGS.values()] for digit in range(10)], np.uint8)
-    train, validation = (Examples(one.inputs, have[one.labels]) for one in digits()[:2] if one)
+    have = np.array([[digit in digits_of_tag for digits_of_tag in TAGS.values()] for digit in range(10)], np.uint8)
+    train, validation = (Examples(examples.inputs, have[examples.labels]) for examples in digits()[:2] if examples)
     return Splits(train, validation, None)
 
 
-def _subset(of: Subset) -> Splits:
+def _subset(subset: Subset) -> Splits:
     parts = []
-    for examples, count in zip(digits(), (of.train_examples, of.validation_examples), strict=False):
+    for examples, count in zip(digits(), (subset.train_examples, subset.validation_examples), strict=False):
         assert examples is not None
-        chosen = np.flatnonzero(np.isin(examples.labels, of.classes))[:count]
-        labels = np.searchsorted(of.classes, examples.labels[chosen]).astype(np.int32)
+        chosen = np.flatnonzero(np.isin(examples.labels, subset.classes))[:count]
+        labels = np.searchsorted(subset.classes, examples.labels[chosen]).astype(np.int32)
         parts.append(Examples(examples.inputs[chosen], labels))
     return Splits(parts[0], parts[1], None)
 
 
 def shapes(name: str) -> Splits:
     """Returns the shapes of the splits that ``load`` returns."""
-    of = SUBSETS.get(name, Subset(TRAIN_EXAMPLES))
+    subset = SUBSETS.get(name, Subset(TRAIN_EXAMPLES))
     image = ArrayShape((8, 8, 1), np.dtype(np.float32))
     label = ArrayShape((), np.dtype(np.int32))
     if name == "digit_tags":
         label = ArrayShape((len(TAGS),), np.dtype(np.uint8))
-    return workload.shapes((of.train_examples, of.validation_examples, None), image, label)
+    return workload.shapes((subset.train_examples, subset.validation_examples, None), image, label)
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 Values are ignored. Every entry except explicit zeros is a link.
 """
 
+import contextlib
 import math
 import os
 import zipfile
@@ -13,12 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput, meaning
+from workloads.base import BadInput, meaning
 from workloads.factorization import links
 
 BATCH = 1 << 20  # rows of parquet read at once
 ROW_BYTES = 64  # maximum size of a parquet row, encoded and decoded
 HOW = "SciPy CSR .npz (scipy.sparse.save_npz) or parquet with integer columns row and col"
+
+NO_MATRIX = "is not a SciPy sparse matrix"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error)
 
 LinkBlocks = Iterator[tuple[np.ndarray, np.ndarray]]
 MatrixShape = tuple[int, int]
@@ -72,17 +76,18 @@ def size_text(shape: MatrixShape) -> str:
 
 
 def _matrix_header(file: Path) -> LinkFileHeader:
-    try:
-        with zipfile.ZipFile(file) as archive, np.load(file, allow_pickle=False) as members:
-            for name in ("format", "shape"):
-                if f"{name}.npy" in archive.namelist() and math.prod(array_header(archive, name)[0]) > 2:
-                    raise ValueError(f"its {name} has too many values")
-            kind = bytes(np.asarray(members["format"], "S").item())
-            shape = members["shape"]
-            names = ("indptr", "indices", "data") if kind == b"csr" else ()
-            arrays = {name: array_header(archive, name) for name in names}
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(file, error) from None
+    with (
+        reading(file, f"It should be {HOW}.", NO_MATRIX),
+        zipfile.ZipFile(file) as archive,
+        np.load(file, allow_pickle=False) as members,
+    ):
+        for name in ("format", "shape"):
+            if f"{name}.npy" in archive.namelist() and math.prod(array_header(archive, name)[0]) > 2:
+                raise ValueError(f"its {name} has too many values")
+        kind = bytes(np.asarray(members["format"], "S").item())
+        shape = members["shape"]
+        names = ("indptr", "indices", "data") if kind == b"csr" else ()
+        arrays = {name: array_header(archive, name) for name in names}
     if not arrays or shape.shape != (2,):
         raise BadInput(f"{file} is a {kind.decode(errors='replace')} matrix. Convert it with .tocsr() first.")
     rows, columns = (int(size) for size in shape)
@@ -109,14 +114,11 @@ def array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], 
 
 def _matrix(file: Path) -> LinkBlocks:
     """Yields the links of a CSR matrix in blocks."""
-    try:
-        with np.load(file, allow_pickle=False) as members:
-            shape = members["shape"]
-            starts = members["indptr"].astype(np.int64)
-            nonzero = members["data"] != 0
-            indices = members["indices"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(file, error) from None
+    with reading(file, f"It should be {HOW}.", NO_MATRIX), np.load(file, allow_pickle=False) as members:
+        shape = members["shape"]
+        starts = members["indptr"].astype(np.int64)
+        nonzero = members["data"] != 0
+        indices = members["indices"]
     if starts[0] != 0 or starts[-1] != len(indices) or (np.diff(starts) < 0).any():
         raise BadInput(f"{file} is damaged: its row pointers do not match its {len(indices):,} links. Write it again.")
     if len(indices) and not (indices.min() >= 0 and indices.max() < shape[1]):
@@ -137,16 +139,13 @@ def _table_header(file: Path) -> LinkFileHeader:
 
     from results import bounds
 
-    try:
-        with open(file, "rb") as opened:
-            table = bounds.Parquet(opened)
-            schema = table.schema_arrow
-            count = table.metadata.num_rows
-            decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
-            if decoded > bounds.BASE + ROW_BYTES * count:
-                raise ValueError("its pages are larger than their links")
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise _unreadable(file, error) from None
+    with reading(file, f"It should be {HOW}.", NO_MATRIX), open(file, "rb") as opened:
+        table = bounds.Parquet(opened)
+        schema = table.schema_arrow
+        count = table.metadata.num_rows
+        decoded = table.decoded_bytes([name for name in ("row", "col") if name in schema.names], table.groups)
+        if decoded > bounds.BASE + ROW_BYTES * count:
+            raise ValueError("its pages are larger than their links")
     for name in ("row", "col"):
         if schema.names.count(name) != 1:
             columns = ", ".join(schema.names[:8]) or "none"
@@ -164,26 +163,37 @@ def _table(file: Path) -> LinkBlocks:
 
     from results import bounds
 
-    try:
+    with reading(file, f"It should be {HOW}.", NO_MATRIX):
         with open(file, "rb") as opened:
             metadata = bounds.Parquet(opened).metadata
         with pa.OSFile(os.fsencode(file)) as opened:  # not a Python file, because Arrow reads it in threads
             for batch in pq.ParquetFile(opened, metadata=metadata).iter_batches(BATCH, columns=["row", "col"]):
-                ids = []
-                for name in ("row", "col"):
-                    column = batch.column(name)
+                columns = [batch.column(name) for name in ("row", "col")]
+                for name, column in zip(("row", "col"), columns, strict=True):
                     if column.null_count:
                         raise BadInput(f"{file}: column {name} has missing values. Every link needs both ids.")
-                    ids.append(column.to_numpy())
-                yield ids[0], ids[1]
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(file, error) from None
+                rows, cols = (column.to_numpy() for column in columns)
+                yield rows, cols
 
 
-def _unreadable(file: Path, error: Exception) -> BadInput:
-    if isinstance(error, KeyError):
-        return BadInput(f"{file} is not a SciPy sparse matrix: {error.args[0]}. It should be {HOW}.")
-    return BadInput(f"{file} cannot be read: {reason(error)}. It should be {HOW}.")
+@contextlib.contextmanager
+def reading(file: Path, how: str, without: str = "cannot be read") -> Iterator[None]:
+    """Reads a user's file. Errors become BadInput.
+
+    Args:
+      file: path of the file, for messages.
+      how: sentence with the valid formats, with which messages end.
+      without: description of a file in which an array is missing.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except BadInput:
+        raise
+    except (*_UNREADABLE, pa.ArrowException) as error:
+        what = f"{without}: {error.args[0]}" if isinstance(error, KeyError) else f"cannot be read: {reason(error)}"
+        raise BadInput(f"{file} {what}. {how}") from None
 
 
 def reason(error: Exception) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput
 from workloads.datasets import array_records
 from workloads.factorization.links import BYTES_PER_LINK, Links, Pairs
 from workloads.factorization.ratings import Ratings, RatingsSource, random_bits, short, split_rows
@@ -22,7 +22,6 @@ READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train",)
 EVALUATED_SHARE = 0.1  # share of the users that are evaluated
 FEWEST = 5  # links of an evaluation user, one of which is held out
-BATCH = 1 << 16  # ratings processed at once
 
 
 class Size(NamedTuple):
@@ -62,14 +61,14 @@ def source(variant: str, seed: int = 0) -> RatingsSource:
     )
 
 
-def folder(size: str, within: Path | None = None) -> Path:
+def folder(size: str, parent: Path | None = None) -> Path:
     """Returns the folder of the ratings of this size."""
-    return array_records.folder(f"movielens/{size}-ratings", VERSION, within)
+    return array_records.folder(f"movielens/{size}-ratings", VERSION, parent)
 
 
-def check_files(size: str, within: Path | None = None) -> None:
+def check_files(size: str, parent: Path | None = None) -> None:
     """Raises BadInput unless the ratings exist."""
-    array_records.check(f"movielens/{size}", folder(size, within), SPLITS)
+    array_records.check(f"movielens/{size}", folder(size, parent), SPLITS)
 
 
 def version(size: str, seed: int) -> str:
@@ -91,12 +90,12 @@ def build(size: str, seed: int) -> Ratings:
     users = np.argsort(random_bits(seed, links.row_count), kind="stable")
     enough = users[links.lengths[users] >= FEWEST]
     evaluated = np.sort(enough[: max(1, round(EVALUATED_SHARE * links.row_count))])
-    others = np.setdiff1d(np.arange(links.row_count), evaluated)
-    if not len(evaluated) or not len(others):
+    trained = np.setdiff1d(np.arange(links.row_count), evaluated)
+    if not len(evaluated) or not len(trained):
         remedy = array_records.remedy(f"movielens/{size}", folder(size))
         raise BadInput(f"{folder(size)} holds too few ratings to split. {remedy}")
     history, heldout = split_rows(links.of_rows(evaluated), seed + 1)
-    return Ratings(links.of_rows(others), history, heldout, merged)
+    return Ratings(links.of_rows(trained), history, heldout, merged)
 
 
 def _links(size: str) -> tuple[Links, int]:
@@ -104,24 +103,16 @@ def _links(size: str) -> tuple[Links, int]:
     place = folder(size)
     ratings = Pairs()
     count = 0
-    ids = []
-    for record in array_records.records(f"movielens/{size}", place, "train"):
-        ids.append([int(record[name].bytes_list.value[0]) for name in ("user_id", "movie_id")])
-        if len(ids) == BATCH:
-            count += _add(ratings, ids, place)
-    count += _add(ratings, ids, place)
+    for batch in array_records.batches(f"movielens/{size}", place, "train"):
+        ids = [[int(record[name].bytes_list.value[0]) for name in ("user_id", "movie_id")] for record in batch]
+        users, movies = np.array(ids, np.int64).T
+        ratings.add(users, movies, str(place))
+        count += len(batch)
     if count != SIZES[size].ratings:
         remedy = array_records.remedy(f"movielens/{size}", place)
         raise BadInput(f"{place} holds {count:,} ratings, not {SIZES[size].ratings:,}. {remedy}")
-    links, merged = ratings.links((ratings.rows, ratings.columns))
+    links, merged = ratings.links(ratings.shape)
     links = links.of_rows(np.flatnonzero(links.lengths))
     seen = np.bincount(links.columns, minlength=links.column_count) > 0
     number = (np.cumsum(seen) - 1).astype(np.int32)
     return Links(links.starts, number[links.columns], int(seen.sum())), merged
-
-
-def _add(ratings: Pairs, ids: list[list[int]], place: Path) -> int:
-    users, movies = np.array(ids, np.int64).reshape(-1, 2).T
-    ratings.add(users, movies, str(place))
-    ids.clear()
-    return len(users)

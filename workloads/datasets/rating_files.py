@@ -10,15 +10,15 @@ rows that are absent from ``path``, recall measures links of unseen rows, as in 
 """
 
 import functools
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results import durable
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput, durable
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
-from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
+from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs, common_shape
 from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short
 
 READER = 1  # version of this module and link_files; part of the data's identity
@@ -64,9 +64,9 @@ def check(files: Files) -> None:
     """Raises BadInput if a file is unreadable, shapes differ, or memory is insufficient. Links are not read."""
     headers = {file: link_files.header(file) for file in files if file}
     shape, _ = _common_shape(headers)
-    links = sum(one.links for one in headers.values())
+    links = sum(header.links for header in headers.values())
     rows = shape[0] if shape else 0  # unknown for parquet before reading
-    needed = links * BYTES_PER_LINK + max(one.bytes for one in headers.values()) + rows * BYTES_PER_ROW
+    needed = links * BYTES_PER_LINK + max(header.bytes for header in headers.values()) + rows * BYTES_PER_ROW
     memory.require(needed, f"reading {links:,} links from {files.path} and the others", "Use a machine with more")
 
 
@@ -75,15 +75,15 @@ def build(files: Files) -> Ratings:
     headers = {file: link_files.header(file) for file in files if file}
     shape, matrix = _common_shape(headers)
     pairs = {file: Pairs() for file in headers}
-    for file, own in pairs.items():
+    for file, file_pairs in pairs.items():
         for rows, columns in link_files.blocks(file):
-            own.add(rows, columns, str(file))
-        sizes = zip(("row", "col"), (own.rows, own.columns), shape or (own.rows, own.columns), strict=True)
-        for name, count, most in sizes:
-            if count > most:
-                raise BadInput(f"{file}: {name} {count - 1} is out of range. {matrix} has {most} of them.")
+            file_pairs.add(rows, columns, str(file))
+        sizes = zip(("row", "col"), file_pairs.shape, shape or file_pairs.shape, strict=True)
+        for name, count, size in sizes:
+            if count > size:
+                raise BadInput(f"{file}: {name} {count - 1} is out of range. {matrix} has {size} of them.")
     if shape is None:
-        shape = max(own.rows for own in pairs.values()), max(own.columns for own in pairs.values())
+        shape = common_shape(pairs.values())
         needed = len(pairs) * shape[0] * BYTES_PER_ROW
         memory.require(needed, f"a matrix of {size_text(shape)}", "Number ids without gaps")
     links = {}
@@ -95,24 +95,20 @@ def build(files: Files) -> Ratings:
         if not len(links[file].columns):
             raise BadInput(f"{file} holds no links. It needs at least one.")
     given = links[files.history] if files.history else None
-    history, new, known = evaluation(links[files.path], given, links[files.heldout])
+    history, new, dropped = evaluation(links[files.path], given, links[files.heldout])
     if not new.row_count:
         raise BadInput(
             f"every link of {files.heldout} is also in another file. Held-out links must be in no other file."
         )
-    return Ratings(links[files.path], history, new, merged, left_out(known))
+    return Ratings(links[files.path], history, new, merged, left_out(dropped))
 
 
 def _common_shape(headers: dict[Path, LinkFileHeader]) -> tuple[MatrixShape | None, Path | None]:
     """Returns the common shape of all matrices, and the last matrix file. Returns None if there are only tables."""
-    first = None
-    shape = None
-    for file, one in headers.items():
-        if one.shape is None:
-            continue
-        if shape is not None and one.shape != shape:
-            sizes = f"{file} is {size_text(one.shape)} and {first} is {size_text(shape)}"
+    shapes = {file: header.shape for file, header in headers.items() if header.shape is not None}
+    for (first, shape), (file, following) in itertools.pairwise(shapes.items()):
+        if following != shape:
+            sizes = f"{file} is {size_text(following)} and {first} is {size_text(shape)}"
             raise BadInput(f"{sizes}. All files must have the same shape.")
-        first = file
-        shape = one.shape
-    return shape, first
+    matrix = next(reversed(shapes), None)
+    return (shapes[matrix], matrix) if matrix else (None, None)

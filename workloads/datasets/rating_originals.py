@@ -27,12 +27,12 @@ STEMS = {"train": "train", "train_t": "train.transpose", "test": "test"}
 MOVIELENS_FILES = ("ratings.csv", "movies.csv", "ratings.dat", "movies.dat", "users.dat", "u.data", "u.item", "u.user")
 
 
-def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
+def web_graph_builder(variant: str, parent: Path, manual: Path) -> Any:
     """Returns the builder of a variant of ``web_graph``.
 
     Args:
       variant: a key of ``web_graph.VARIANTS``.
-      within: folder to write to.
+      parent: folder to write to.
       manual: folder with manually downloaded originals. Missing originals are downloaded.
     """
     from tensorflow_datasets.structured.web_graph.web_graph import WebGraph
@@ -41,7 +41,7 @@ def web_graph_builder(variant: str, within: Path, manual: Path) -> Any:
         return {split: _web_graph_rows(_originals(variant, split, manual, dl_manager)) for split in STEMS}
 
     options = {"config": variant, "version": web_graph.VERSION}
-    return array_records.builder(WebGraph, "web_graph", split_generators, within, **options)
+    return array_records.builder(WebGraph, "web_graph", split_generators, parent, **options)
 
 
 def _originals(variant: str, split: str, manual: Path, dl_manager: Any) -> list[Path]:
@@ -103,8 +103,8 @@ def _checksum(data: bytes) -> bytes:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
 
-def movielens_builder(size: str, within: Path) -> Any:
-    """Returns the builder of the ratings for a key of ``movielens.SIZES``. It writes to ``within``."""
+def movielens_builder(size: str, parent: Path) -> Any:
+    """Returns the builder of the ratings for a key of ``movielens.SIZES``. It writes to ``parent``."""
     from tensorflow_datasets.structured import movielens_parsing
     from tensorflow_datasets.structured.movielens import Movielens
 
@@ -115,7 +115,7 @@ def movielens_builder(size: str, within: Path) -> Any:
         return {"train": _movielens_rows(self.builder_config, dl_manager.download(self.builder_config.download_url))}
 
     options = {"config": f"{size}-ratings", "version": movielens.VERSION}
-    return array_records.builder(Movielens, "movielens", split_generators, within, **options)
+    return array_records.builder(Movielens, "movielens", split_generators, parent, **options)
 
 
 def _movielens_rows(config: Any, archive: Path) -> KeyedExamples:

@@ -1,16 +1,12 @@
-"""Streams ImageNet, its halves and Open Images from TFDS's array_record files. They do not fit in memory.
+"""ImageNet, its halves and Open Images, and scikit-learn's digits in the same formats. See ``streamed_records``.
 
-For tiny studies, scikit-learn's digits data set is streamed in the same formats.
-
-``python -m workloads.prepare imagenet2012`` and ``… open_images_v4/200k`` write the files. Photographs are decoded,
-cropped, resized and (for training) augmented without TensorFlow.
+Photographs are decoded, cropped, resized and (for training) augmented without TensorFlow.
 """
 
 import base64
 import functools
 import hashlib
 import io
-import itertools
 import math
 import tomllib
 from collections.abc import Callable, Mapping
@@ -19,14 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
-from results.printing import Report
-from results.progress import track
-from workloads import data_stream, workload
-from workloads.data_stream import Draws, Source, Stream
+from workloads import workload
+from workloads.base import BadInput, Report, durable, track
+from workloads.data_stream import Decode, Draws
 from workloads.datasets import array_records, embedded_originals, in_memory
-from workloads.workload import ArrayShape, Examples, Splits
+from workloads.datasets.array_records import Part
+from workloads.workload import ArrayShape, Splits
 
 POSITIVE = 5  # minimum confidence, in tenths, for an object of Open Images to count as present
 SIDE = 224  # side of a photograph as an example, in pixels
@@ -64,6 +58,7 @@ class StreamedImages(NamedTuple):
       test_examples: number of test records to use.
       side: width and height of an example, in pixels.
       content: function that returns a hash of the originals, if they come with Python or its packages.
+      padding: label that marks padding, which images do not have.
     """
 
     files: str
@@ -78,25 +73,80 @@ class StreamedImages(NamedTuple):
     test_examples: int | None = None
     side: int = SIDE
     content: Callable[[], str] | None = None
+    padding: int | None = None
 
     @property
-    def parts(self) -> Mapping[str, tuple[str, tuple[int, int], int]]:
-        """The split of TFDS, its range of records, and the number of examples to use, for each split."""
+    def parts(self) -> Mapping[str, Part]:
+        """The records of each split."""
         total = self.splits["train"]
         cut = total - self.held_out
         parts = {
-            "train": ("train", (0, cut), self.train_examples),
-            "validation": ("validation", (0, self.splits["validation"]), self.validation_examples),
+            "train": Part("train", (0, cut), self.train_examples),
+            "validation": Part("validation", (0, self.splits["validation"]), self.validation_examples),
         }
         if self.held_out:
-            parts["test"] = ("train", (cut, total), self.test_examples or 0)
+            parts["test"] = Part("train", (cut, total), self.test_examples or 0)
         return parts
 
+    def description(self) -> str:
+        """Returns the subset in use, and a hash of some decoded pixels."""
+        classes = "" if self.every == 1 else f" classes[::{self.every}]"
+        held_out = f" test:train[-{self.held_out}:][:{self.test_examples}]" if self.held_out else ""
+        return f"{self.side}×{self.side} train[:{self.train_examples}]{held_out}{classes} pixels:{_pixels()}"
 
-def _digits(train: int, **more: Any) -> StreamedImages:
+    def shapes(self) -> Splits:
+        """Returns the shapes of all splits."""
+        label = ArrayShape((self.classes,), np.dtype(np.uint8)) if self.many else ArrayShape((), np.dtype(np.int32))
+        image = ArrayShape((self.side, self.side, 3), np.dtype(np.uint8))
+        return workload.shapes((self.train_examples, self.validation_examples, self.test_examples), image, label)
+
+    def decoder(self, place: Path, split: str) -> tuple[Decode, int]:
+        """Returns the function that decodes an example, and the size of an example in bytes."""
+        pixels = 3 * self.side**2
+        if self.many:
+            return functools.partial(_several_labels, self.side, self.classes), pixels + self.classes
+        return functools.partial(_one_label, self.side, self.every), pixels + 4
+
+    def rows(self, place: Path, split: str) -> str | None:
+        """Returns the file that lists the indices of the records in use, unless all classes are used."""
+        return None if self.every == 1 else str(rows_file(place, self.every, self.parts[split].split))
+
+    def derived_files(self, place: Path) -> list[Path]:
+        """Returns the files that ``write_derived`` writes."""
+        return [] if self.every == 1 else [rows_file(place, self.every, split) for split in SPLITS]
+
+    def write_derived(self, place: Path, report: Report = lambda line: None) -> None:
+        """Writes the derived files that do not exist. This reads all records.
+
+        Args:
+          place: folder of the files.
+          report: called with progress messages.
+        """
+        for split, file in zip(SPLITS, self.derived_files(place), strict=False):
+            if not file.exists():
+                records = array_records.open_records(str(place), self.files, split)
+                every_row = track(range(len(records)), f"reading labels of {split}", " images", report)
+                labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in every_row)
+                rows = [row for row, label in enumerate(labels) if label % self.every == 0]
+                buffer = io.BytesIO()
+                np.save(buffer, np.asarray(rows, np.int64))
+                durable.replace(file, buffer.getvalue())
+
+    def check_derived(self, place: Path) -> None:
+        """Raises BadInput if a derived file lists too few records."""
+        for split, (_, limits, wanted) in self.parts.items():
+            file = self.rows(place, split)
+            if file is not None and limits is not None:
+                first, last = np.searchsorted(np.load(file, mmap_mode="r"), limits)
+                if last - first < wanted:
+                    remedy = array_records.remedy(self.files, Path(file))
+                    raise BadInput(f"{file} names {last - first} examples of {split}, not {wanted}. {remedy}")
+
+
+def _digits(train: int, **fields: Any) -> StreamedImages:
     """Returns scikit-learn's digits data set in the format of ImageNet or Open Images."""
     row = StreamedImages("streamed_digits", "1.0.0", embedded_originals.DIGITS, train, 200, 10, side=DIGITS_SIDE)
-    return row._replace(content=functools.partial(in_memory.version, "digits"), **more)
+    return row._replace(content=functools.partial(in_memory.version, "digits"), **fields)
 
 
 _PUBLISHED = tomllib.loads(Path(__file__).with_name("streamed_images.toml").read_text())
@@ -110,123 +160,14 @@ SOURCES = {
 SPLITS = ("train", "validation")
 
 
-def load(name: str) -> Splits:
-    """Decodes the validation and test images.
-
-    Returns:
-      Splits with inputs uint8[N, side, side, 3] and labels int32[N], or uint8[N, classes] for several labels.
-
-    Raises:
-      BadInput: the files do not exist or have the wrong number of records.
-    """
-    check(name)
-    of = SOURCES[name]
-    _check_rows(of, folder(name))
-    evaluated = [split for split in of.parts if split != "train"]
-    found = {split: data_stream.decoded(source(name, folder(name), split), of.parts[split][2]) for split in evaluated}
-    return Splits(train=None, validation=found["validation"], test=found.get("test"))
+def rows_file(place: Path, divisor: int, split: str) -> Path:
+    """Returns the file that lists the indices of the records whose label is divisible by ``divisor``."""
+    return place / f"rows-{divisor}-{split}.npy"
 
 
-def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """Returns some positions of a batch. See ``Dataset.feed``."""
-    return _stream(name, folder(name))(seed, step, batch_size, positions)
-
-
-def version(name: str) -> str:
-    """Returns TFDS's version of the data, the subset in use, and a hash of some decoded pixels."""
-    of = SOURCES[name]
-    classes = "" if of.every == 1 else f" classes[::{of.every}]"
-    held_out = f" test:train[-{of.held_out}:][:{of.test_examples}]" if of.held_out else ""
-    content = f" {of.content()}" if of.content else ""
-    images = f"{of.side}×{of.side} train[:{of.train_examples}]{held_out}{classes}"
-    return f"tfds:{of.version}{content} {images} pixels:{_pixels()}"
-
-
-def shapes(name: str) -> Splits:
-    """Returns the shapes of streamed and loaded splits without reading files."""
-    of = SOURCES[name]
-    label = ArrayShape((of.classes,), np.dtype(np.uint8)) if of.many else ArrayShape((), np.dtype(np.int32))
-    image = ArrayShape((of.side, of.side, 3), np.dtype(np.uint8))
-    return workload.shapes((of.train_examples, of.validation_examples, of.test_examples), image, label)
-
-
-def folder(name: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
-    return array_records.folder(SOURCES[name].files, SOURCES[name].version, within)
-
-
-def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files exist with the expected numbers of records. Records are not read."""
-    of = SOURCES[name]
-    place = folder(name, within)
-    array_records.check_counts(of.files, place, of.splits)
-    if of.every > 1:
-        for split in SPLITS:
-            array_records.check_file(of.files, rows_file(place, of.every, split))
-
-
-def source(name: str, place: Path, split: str) -> Source:
-    """Returns the records of a split in a folder, and their decoder."""
-    of = SOURCES[name]
-    stored, within, count = of.parts[split]
-    rows = None if of.every == 1 else str(rows_file(place, of.every, stored))
-    short = of.files.split("/")[0]
-    records = functools.partial(array_records.open_records, str(place), short, stored, rows, count, within)
-    if of.many:
-        decode = functools.partial(_several_labels, of.side, of.classes)
-    else:
-        decode = functools.partial(_one_label, of.side, of.every)
-    return Source(records, decode, 3 * of.side**2 + (of.classes if of.many else 4))
-
-
-def rows_file(place: Path, every: int, split: str) -> Path:
-    """Returns the file that lists the indices of the records whose label is divisible by ``every``."""
-    return place / f"rows-{every}-{split}.npy"
-
-
-def write_rows(place: Path, name: str, report: Report = lambda line: None) -> None:
-    """Writes the files of ``rows_file`` for the data sets that need them. This reads all records.
-
-    Args:
-      place: folder of the files.
-      name: TFDS's name of the data set.
-      report: called with progress messages.
-    """
-    steps = {of.every for of in SOURCES.values() if of.files == name} - {1}
-    for every, split in itertools.product(steps, SPLITS):
-        file = rows_file(place, every, split)
-        if not file.exists():
-            records = array_records.open_records(str(place), name, split)
-            every_row = track(range(len(records)), f"reading labels of {split}", " images", report)
-            labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in every_row)
-            rows = [row for row, label in enumerate(labels) if label % every == 0]
-            buffer = io.BytesIO()
-            np.save(buffer, np.asarray(rows, np.int64))
-            durable.replace(file, buffer.getvalue())
-
-
-def _check_rows(of: StreamedImages, place: Path) -> None:
-    """Raises BadInput if a file written by ``write_rows`` lists too few records."""
-    if of.every == 1:
-        return
-    for split, (stored, within, wanted) in of.parts.items():
-        file = rows_file(place, of.every, stored)
-        first, last = np.searchsorted(np.load(file, mmap_mode="r"), within)
-        count = last - first
-        if count < wanted:
-            raise BadInput(
-                f"{file} names {count} examples of {split}, not {wanted}. {array_records.remedy(of.files, file)}"
-            )
-
-
-@functools.lru_cache(maxsize=4)
-def _stream(name: str, place: Path) -> Stream:
-    return Stream(source(name, place, "train"))
-
-
-def _one_label(side: int, every: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
+def _one_label(side: int, divisor: int, record: bytes, draws: Draws | None) -> tuple[np.ndarray, np.ndarray]:
     features = array_records.features(record)
-    label = features["label"].int64_list.value[0] // every
+    label = features["label"].int64_list.value[0] // divisor
     return example(features["image"].bytes_list.value[0], draws, side), np.asarray(label, np.int32)
 
 
@@ -235,9 +176,9 @@ def _several_labels(side: int, classes: int, record: bytes, draws: Draws | None)
     features = array_records.features(record)
     labels = np.asarray(features["objects_trainable/label"].int64_list.value, np.int64)
     confidence = np.asarray(features["objects_trainable/confidence"].int64_list.value, np.int64)
-    there = np.zeros(classes, np.uint8)
-    there[labels[confidence >= POSITIVE]] = 1
-    return example(features["image"].bytes_list.value[0], draws, side), there
+    present = np.zeros(classes, np.uint8)
+    present[labels[confidence >= POSITIVE]] = 1
+    return example(features["image"].bytes_list.value[0], draws, side), present
 
 
 def example(encoded: bytes, draws: Draws | None, side: int = SIDE) -> np.ndarray:
@@ -269,7 +210,7 @@ def _pixels() -> str:
     The hash changes if a new version of Pillow, libjpeg or ``example`` decodes or resizes images differently.
     """
     encoded = base64.b64decode(_PHOTOGRAPH)
-    decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, at) for at in range(4)))]
+    decoded = [example(encoded, draws, side=16) for draws in (None, *(Draws(0, 0, position) for position in range(4)))]
     return hashlib.sha256(np.stack(decoded).tobytes()).hexdigest()[:8]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 from workloads.datasets import array_records, embedded_originals
 from workloads.datasets.array_records import KeyedExamples, KeyedSplits
 
@@ -26,7 +26,7 @@ QUALITY = 72  # of their JPEGs, likewise
 LM1B_FILES = ("00000", "00001")  # files of held-out text that are also splits
 
 
-def imagenet_builder(within: Path, manual: Path) -> Any:
+def imagenet_builder(parent: Path, manual: Path) -> Any:
     """Returns the builder of ``imagenet2012``. You must download the two archives from image-net.org."""
     from tensorflow_datasets.datasets.imagenet2012 import imagenet2012_dataset_builder as original
 
@@ -34,7 +34,7 @@ def imagenet_builder(within: Path, manual: Path) -> Any:
         train, validation = (_by_hand(manual, f"ILSVRC2012_img_{split}.tar") for split in ("train", "val"))
         return {"train": _imagenet_train(train), "validation": _imagenet_validation(validation)}
 
-    return array_records.builder(original.Builder, "imagenet2012", split_generators, within)
+    return array_records.builder(original.Builder, "imagenet2012", split_generators, parent)
 
 
 def _imagenet_train(archive: Path) -> KeyedExamples:
@@ -69,7 +69,7 @@ def _rgb_jpeg(name: str, image: bytes) -> io.BytesIO:
     return io.BytesIO(encoded.getvalue())
 
 
-def lm1b_builder(within: Path, manual: Path) -> Any:
+def lm1b_builder(parent: Path, manual: Path) -> Any:
     """Returns the builder of ``lm1b``. Each of the ``LM1B_FILES`` is also a separate split."""
     from tensorflow_datasets.datasets.lm1b import lm1b_dataset_builder as original
 
@@ -79,7 +79,7 @@ def lm1b_builder(within: Path, manual: Path) -> Any:
         patterns |= {f"heldout_{file}": f"news.en.heldout-{file}-of-00050" for file in LM1B_FILES}
         return {split: _lm1b_lines(archive, pattern) for split, pattern in patterns.items()}
 
-    return array_records.builder(original.Builder, "lm1b", split_generators, within)
+    return array_records.builder(original.Builder, "lm1b", split_generators, parent)
 
 
 def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
@@ -90,14 +90,14 @@ def _lm1b_lines(archive: Path, pattern: str) -> KeyedExamples:
                 yield f"{PurePosixPath(path).name}_{number}", {"text": line.strip()}
 
 
-def c4_builder(within: Path, manual: Path) -> Any:
+def c4_builder(parent: Path, manual: Path) -> Any:
     """Returns the builder of ``c4/en`` for the gzipped JSON lines published by the Allen Institute for AI."""
     from tensorflow_datasets.text import c4
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         return {split: _c4_pages(_c4_files(manual, split)) for split in ("train", "validation")}
 
-    return array_records.builder(c4.C4, "c4", split_generators, within, config="en")
+    return array_records.builder(c4.C4, "c4", split_generators, parent, config="en")
 
 
 def _c4_files(manual: Path, split: str) -> list[Path]:
@@ -115,23 +115,25 @@ def _c4_pages(files: Sequence[Path]) -> KeyedExamples:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines):
                 page = json.loads(line)
-                own = {name: page[name] for name in ("text", "url", "timestamp")}
-                yield f"{file.name}_{number}", own | {"content-length": "", "content-type": ""}
+                fields = {name: page[name] for name in ("text", "url", "timestamp")}
+                yield f"{file.name}_{number}", fields | {"content-length": "", "content-type": ""}
 
 
-def open_images_builder(within: Path, manual: Path) -> Any:
+def open_images_builder(parent: Path, manual: Path) -> Any:
     """Returns the builder of ``open_images_v4/200k``. Images are scaled by Pillow, not by OpenCV."""
     from tensorflow_datasets.datasets.open_images_v4 import open_images_v4_dataset_builder as original
 
     def split_generators(self: Any, dl_manager: Any) -> KeyedSplits:
         urls = dict(original._URLS)
-        for name, one in urls.items():
-            urls[name] = [each.url for each in one] if isinstance(one, list) else getattr(one, "url", one)
+        for name, resource in urls.items():
+            urls[name] = (
+                [file.url for file in resource] if isinstance(resource, list) else getattr(resource, "url", resource)
+            )
         paths = dl_manager.download(urls)
         trainable = set(self.info.features["objects_trainable"]["label"].names)
         return {split: _open_images(paths, split, trainable) for split in ("train", "validation")}
 
-    return array_records.builder(original.Builder, "open_images_v4", split_generators, within, config="200k")
+    return array_records.builder(original.Builder, "open_images_v4", split_generators, parent, config="200k")
 
 
 def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> KeyedExamples:
@@ -150,27 +152,17 @@ def _open_images(paths: Mapping[str, Any], split: str, trainable: set[str]) -> K
         for path, image in _members(Path(archive)):
             name = PurePosixPath(path).name
             number = int(PurePosixPath(path).stem, 16)
-            own = [each._asdict() for each in objects.get(number, [])]
+            labelled = [label_row._asdict() for label_row in objects.get(number, [])]
             yield (
                 name,
                 {
-                    "image": _Smaller(image),
+                    "image": io.BytesIO(smaller(image)),
                     "image/filename": name,
-                    "objects": own,
-                    "objects_trainable": [each for each in own if each["label"] in trainable],
-                    "bobjects": [each._asdict() for each in boxes.get(number, [])],
+                    "objects": labelled,
+                    "objects_trainable": [label_row for label_row in labelled if label_row["label"] in trainable],
+                    "bobjects": [label_row._asdict() for label_row in boxes.get(number, [])],
                 },
             )
-
-
-class _Smaller:
-    """A file with a smaller image. It is encoded only when read, because a resumed conversion skips most images."""
-
-    def __init__(self, image: bytes):
-        self._image = image
-
-    def read(self) -> bytes:
-        return smaller(self._image)
 
 
 def smaller(image: bytes) -> bytes:
@@ -182,10 +174,10 @@ def smaller(image: bytes) -> bytes:
         factor = math.sqrt(PIXELS / (opened.width * opened.height))
         size = (round(factor * opened.width), round(factor * opened.height))
         opened.draft("RGB", size)
-        whole = opened.convert("RGB")
+        scaled = opened.convert("RGB")
         if factor < 1:
-            whole = whole.resize(size, Image.Resampling.BOX)
-        whole.save(encoded, "jpeg", quality=QUALITY)
+            scaled = scaled.resize(size, Image.Resampling.BOX)
+        scaled.save(encoded, "jpeg", quality=QUALITY)
     return encoded.getvalue()
 
 

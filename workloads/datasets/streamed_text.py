@@ -1,9 +1,4 @@
-"""Streams LM1B and C4 as subwords from TFDS's array_record files. They do not fit in memory.
-
-For tiny studies, Python's own help topics are streamed in the same formats.
-
-``python -m workloads.prepare lm1b`` and ``… c4/en`` write the files and train the subword vocabularies.
-"""
+"""LM1B and C4 as subwords, and Python's own help topics in the same formats. See ``streamed_records``."""
 
 import functools
 import io
@@ -14,14 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
-from results.printing import Report
-from results.progress import track
-from workloads import data_stream, workload
-from workloads.data_stream import Draws, Source, Stream
+from workloads import workload
+from workloads.base import BadInput, Report, durable, track
+from workloads.data_stream import Decode, Draws
 from workloads.datasets import array_records, embedded_originals, text
-from workloads.workload import ArrayShape, Examples, Splits
+from workloads.datasets.array_records import Part
+from workloads.workload import ArrayShape, Splits
 
 PADDING, BEGINNING, END, UNKNOWN = range(4)  # special tokens
 LEARNED_BY = "sentencepiece-0.2.3"  # other versions may learn different subwords from the same texts
@@ -46,6 +39,8 @@ class StreamedText(NamedTuple):
       lines: whether an example is a single line of a text: a random line during training, the first line during
         evaluation.
       content: function that returns a hash of the originals, if they come with Python or its packages.
+      many: whether each label is a list of classes, which texts do not have.
+      padding: label that marks padding.
     """
 
     files: str
@@ -62,14 +57,87 @@ class StreamedText(NamedTuple):
     evaluated_length: int | None = None
     lines: bool = False
     content: Callable[[], str] | None = None
+    many: bool = False
+    padding: int | None = PADDING
 
-    def part(self, split: str) -> tuple[str, int]:
-        """Returns the TFDS split and the number of its texts to use for a split."""
-        if split == "train":
-            return "train", self.train_examples
-        if split == "test":
-            return self.test_split, self.test_examples or 0
-        return self.validation_split, self.validation_examples
+    @property
+    def classes(self) -> int:
+        """The number of tokens."""
+        return self.vocabulary
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """The records of each split."""
+        parts = {
+            "train": Part("train", None, self.train_examples),
+            "validation": Part(self.validation_split, None, self.validation_examples),
+        }
+        if self.test_split:
+            parts["test"] = Part(self.test_split, None, self.test_examples or 0)
+        return parts
+
+    def description(self) -> str:
+        """Returns the held-out texts, and the source of the subword vocabulary."""
+        heldout = " ".join(
+            f"{split}:{self.splits[split]}" for split in (self.validation_split, self.test_split) if split
+        )
+        learned_from = f"train[:{self.learned_from}]{' lines' if self.lines else ''}"
+        lengths = f"{self.length}/{self.evaluated_length}" if self.evaluated_length else self.length
+        return f"{heldout} bpe:{self.vocabulary} of {learned_from} by {LEARNED_BY} in {lengths}"
+
+    def shapes(self) -> Splits:
+        """Returns the shapes of all splits. Evaluated texts may be longer."""
+        counts = (self.train_examples, self.validation_examples, self.test_examples)
+        texts, evaluated = (
+            workload.shapes(counts, *[ArrayShape((length,), np.dtype(np.int32))] * 2)
+            for length in (self.length, self.evaluated_length or self.length)
+        )
+        return evaluated._replace(train=texts.train)
+
+    def decoder(self, place: Path, split: str) -> tuple[Decode, int]:
+        """Returns the function that tokenizes a text, and the size of an example in bytes."""
+        length = self.length if split == "train" else self.evaluated_length or self.length
+        return functools.partial(_tokens, str(self.subwords_file(place)), length, self.lines), 8 * length
+
+    def rows(self, place: Path, split: str) -> None:
+        """Does not restrict the records of a text."""
+
+    def subwords_file(self, place: Path) -> Path:
+        """Returns the file with the subword vocabulary."""
+        unit = "-lines" if self.lines else ""
+        return place / f"subwords-{self.vocabulary}-of-{self.learned_from}{unit}-by-{LEARNED_BY}.model"
+
+    def derived_files(self, place: Path) -> list[Path]:
+        """Returns the files that ``write_derived`` writes."""
+        return [self.subwords_file(place)]
+
+    def check_derived(self, place: Path) -> None:
+        """Has no checks, because a vocabulary is not counted."""
+
+    def write_derived(self, place: Path, report: Report = lambda line: None) -> None:
+        """Trains the subword vocabulary on the training texts, unless the file exists.
+
+        Args:
+          place: folder of the data set's files.
+          report: called with progress messages.
+
+        Raises:
+          BadInput: the installed version of SentencePiece differs from the version that plans record.
+        """
+        file = self.subwords_file(place)
+        if file.exists():
+            return
+        installed = f"sentencepiece-{_sentencepiece().__version__}"
+        if installed != LEARNED_BY:
+            wanted = LEARNED_BY.replace("-", "==")
+            raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
+        records = array_records.open_records(str(place), self.files, "train", None, self.learned_from)
+        report(f"learning {self.vocabulary:,} subwords from {len(records):,} texts")
+        rows = track(range(len(records)), "reading texts", " texts", report)
+        texts = (_text(records[row]) for row in rows)
+        if self.lines:
+            texts = (line for text in texts for line in _lines(text))
+        durable.replace(file, learned(texts, self.vocabulary))
 
 
 _PUBLISHED = tomllib.loads(Path(__file__).with_name("streamed_text.toml").read_text())
@@ -99,104 +167,6 @@ SOURCES |= {
     ),
     "common_crawl_remembered": SOURCES["common_crawl"]._replace(lines=True, vocabulary=24_006),
 }
-
-
-def load(name: str) -> Splits:
-    """Returns the validation and test texts: inputs and labels int32[N, length].
-
-    Raises:
-      BadInput: the files do not exist or have the wrong number of records.
-    """
-    check(name)
-    of = SOURCES[name]
-    evaluated = ("validation", "test") if of.test_split else ("validation",)
-    found = {split: data_stream.decoded(source(name, folder(name), split), of.part(split)[1]) for split in evaluated}
-    return Splits(train=None, validation=found["validation"], test=found.get("test"))
-
-
-def feed(name: str, seed: int, step: int, batch_size: int, positions: range) -> Examples:
-    """Returns some positions of a batch. See ``Dataset.feed``."""
-    return _stream(name, folder(name))(seed, step, batch_size, positions)
-
-
-def version(name: str) -> str:
-    """Returns TFDS's version of the data, the held-out texts, and the source of the subword vocabulary."""
-    of = SOURCES[name]
-    heldout = " ".join(f"{split}:{of.splits[split]}" for split in (of.validation_split, of.test_split) if split)
-    learned_from = f"train[:{of.learned_from}]{' lines' if of.lines else ''}"
-    lengths = f"{of.length}/{of.evaluated_length}" if of.evaluated_length else of.length
-    content = f" {of.content()}" if of.content else ""
-    return f"tfds:{of.version}{content} {heldout} bpe:{of.vocabulary} of {learned_from} by {LEARNED_BY} in {lengths}"
-
-
-def shapes(name: str) -> Splits:
-    """Returns the shapes of streamed and loaded splits, without reading files."""
-    of = SOURCES[name]
-    tokens = ArrayShape((of.length,), np.dtype(np.int32))
-    whole = workload.shapes((of.train_examples, of.validation_examples, of.test_examples), tokens, tokens)
-    if of.evaluated_length is None:
-        return whole
-    longer = ArrayShape((of.evaluated_length,), np.dtype(np.int32))
-    evaluated = workload.shapes((None, of.validation_examples, of.test_examples), longer, longer)
-    return evaluated._replace(train=whole.train)
-
-
-def folder(name: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
-    return array_records.folder(SOURCES[name].files, SOURCES[name].version, within)
-
-
-def check(name: str, within: Path | None = None) -> None:
-    """Raises BadInput unless all files exist with the expected numbers of records. Does not read records."""
-    of = SOURCES[name]
-    place = folder(name, within)
-    array_records.check_counts(of.files, place, of.splits)
-    array_records.check_file(of.files, subwords_file(name, place))
-
-
-def source(name: str, place: Path, split: str) -> Source:
-    """Returns the records of a split in a folder, and their tokenizer."""
-    of = SOURCES[name]
-    stored, count = of.part(split)
-    records = functools.partial(array_records.open_records, str(place), of.files.split("/")[0], stored, None, count)
-    length = of.length if split == "train" else of.evaluated_length or of.length
-    decode = functools.partial(_tokens, str(subwords_file(name, place)), length, of.lines)
-    return Source(records, decode, 8 * length)
-
-
-def subwords_file(name: str, place: Path) -> Path:
-    """Returns the file with the subword vocabulary."""
-    of = SOURCES[name]
-    unit = "-lines" if of.lines else ""
-    return place / f"subwords-{of.vocabulary}-of-{of.learned_from}{unit}-by-{LEARNED_BY}.model"
-
-
-def write_subwords(name: str, place: Path, report: Report = lambda line: None) -> None:
-    """Trains the subword vocabulary of a data set on its training texts, unless the file exists.
-
-    Args:
-      name: a key of ``SOURCES``.
-      place: folder of the data set's files.
-      report: called with progress messages.
-
-    Raises:
-      BadInput: the installed version of SentencePiece differs from the version that plans record.
-    """
-    of = SOURCES[name]
-    file = subwords_file(name, place)
-    if file.exists():
-        return
-    installed = f"sentencepiece-{_sentencepiece().__version__}"
-    if installed != LEARNED_BY:
-        wanted = LEARNED_BY.replace("-", "==")
-        raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
-    records = array_records.open_records(str(place), of.files.split("/")[0], "train", None, of.learned_from)
-    report(f"learning {of.vocabulary:,} subwords from {len(records):,} texts")
-    rows = track(range(len(records)), "reading texts", " texts", report)
-    texts = (_text(records[row]) for row in rows)
-    if of.lines:
-        texts = (line for text in texts for line in _lines(text))
-    durable.replace(file, learned(texts, of.vocabulary))
 
 
 def learned(texts: Iterable[str], vocabulary: int) -> bytes:
@@ -239,11 +209,6 @@ def _sentencepiece() -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def _stream(name: str, place: Path) -> Stream:
-    return Stream(source(name, place, "train"))
-
-
-@functools.lru_cache(maxsize=4)
 def _subwords(file: str) -> Any:
     return _sentencepiece().SentencePieceProcessor(model_file=file)
 
@@ -266,6 +231,6 @@ def _tokens(
     if by_line:
         lines = _lines(text)
         text = lines[0 if draws is None else int(draws.uniform() * len(lines))]
-    found = [BEGINNING, *_subwords(subwords).encode(text), END][: length + 1]
-    tokens[: len(found)] = found
+    encoded = [BEGINNING, *_subwords(subwords).encode(text), END][: length + 1]
+    tokens[: len(encoded)] = encoded
     return tokens[:-1], tokens[1:]

@@ -13,16 +13,15 @@ import math
 import re
 import sys
 import zipfile
-import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput, nearest, number_of
 from workloads import memory
-from workloads.datasets.link_files import array_header, first_bytes, reason
+from workloads.base import BadInput, nearest, number_of
+from workloads.datasets.link_files import array_header, first_bytes, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,12 +111,10 @@ def _names(file: Path, columns: "pa.Schema") -> list[str]:
 
 def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table":
     """Reads a file as an Arrow table. Dropped columns of Parquet are null."""
-    import pyarrow as pa
-
     start = first_bytes(file, HOW, "table.path: ")
     if not start:
         raise BadInput(f"{file} is empty. It should be {HOW}.")
-    try:
+    with reading(file, f"It should be {HOW}."):
         if start.startswith(b"PAR1"):
             return _parquet(file, drop)
         if start.startswith(b"PK"):
@@ -126,10 +123,6 @@ def _read(file: Path, drop: Collection[str], text: Collection[str]) -> "pa.Table
             raise BadInput(f"{file} is not UTF-8 text. It should be {HOW}.")
         _require(file, CSV_COPIES * file.stat().st_size)
         return _csv(file, text)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{file} cannot be read: {reason(error)}. It should be {HOW}.") from None
 
 
 def _require(file: Path, needed: int) -> None:
@@ -154,8 +147,8 @@ def _parquet(file: Path, drop: Collection[str]) -> "pa.Table":
         # Each column is in memory twice: as written, and as float64 or codes of texts.
         _require(file, table.decoded_bytes(wanted, groups) + 8 * table.metadata.num_rows * len(wanted))
         read = table.read(wanted, groups, plain=False)
-    there = dict(zip(wanted, read.columns, strict=True))
-    return pa.table({name: there.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})
+    column_of = dict(zip(wanted, read.columns, strict=True))
+    return pa.table({name: column_of.get(name, pa.nulls(len(read))) for name in table.schema_arrow.names})
 
 
 def _csv(file: Path, text: Collection[str]) -> "pa.Table":
@@ -199,17 +192,13 @@ def _arrays(file: Path) -> "pa.Table":
     """Reads the arrays of an ``.npz`` as columns."""
     import pyarrow as pa
 
-    try:
-        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
-            _require(file, _array_bytes(opened))
-            if sorted(members) != ["x", "y"]:
-                raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}. It should hold x and y.")
-            x = members["x"]
-            y = members["y"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{file} cannot be read: {reason(error)}. It should hold arrays x and y.") from None
+    how = "It should hold arrays x and y."
+    with reading(file, how), open(file, "rb") as opened, np.load(opened, allow_pickle=False) as members:
+        _require(file, _array_bytes(opened))
+        if sorted(members) != ["x", "y"]:
+            raise BadInput(f"{file} holds arrays {', '.join(sorted(members)) or 'none'}. It should hold x and y.")
+        x = members["x"]
+        y = members["y"]
     if x.ndim != 2 or y.shape != x.shape[:1]:
         raise BadInput(
             f"{file}: x is {list(x.shape)} and y {list(y.shape)}. They should be [rows, columns] and [rows]."
@@ -237,7 +226,7 @@ def _check_complete(file: Path, columns: "dict[str, pa.ChunkedArray]") -> None:
         if is_missing.any():
             gaps[name] = int(is_missing.argmax()), int(is_missing.sum())
     if gaps:
-        name = min(gaps, key=lambda each: gaps[each][0])
+        name = min(gaps, key=lambda column: gaps[column][0])
         row, count = gaps[name]
         raise BadInput(
             f"{file}: row {row + 1} has no value in column {name} (missing in {number_of(count, 'row')}). Fill it in, "
@@ -258,7 +247,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
         kind = kind.value_type
     if _is_text(kind):
         return _texts(file, name, values.combine_chunks().dictionary_encode(), as_text)
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    is_whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
     if as_text:
         return _texts(file, name, values.cast(pa.string()).combine_chunks().dictionary_encode(), as_text)
     array = values.to_numpy() if not pa.types.is_decimal(kind) else values.cast(pa.float64()).to_numpy()
@@ -273,7 +262,7 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
             f"{file}: row {row + 1} has {array[row]} in column {name}; {limit}. Correct it, or leave the column out "
             f"with {chosen('drop', name)}."
         )
-    return Numbers(numbers, bool(whole))
+    return Numbers(numbers, bool(is_whole))
 
 
 def _is_text(kind: "pa.DataType") -> bool:
@@ -286,10 +275,10 @@ def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
     """Raises BadInput unless the type of a column is numbers, texts or nulls."""
     import pyarrow as pa
 
-    own = kind.value_type if pa.types.is_dictionary(kind) else kind
+    value_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     checks = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if not (_is_text(own) or any(check(own) for check in checks)):
-        what = "texts that are not UTF-8" if pa.types.is_binary(own) else f"values of type {own}"
+    if not (_is_text(value_kind) or any(check(value_kind) for check in checks)):
+        what = "texts that are not UTF-8" if pa.types.is_binary(value_kind) else f"values of type {value_kind}"
         raise BadInput(
             f"{file}: column {name} holds {what}, but only numbers and texts (UTF-8) are supported. Convert it, or "
             f"leave it out with {chosen('drop', name)}."
@@ -300,11 +289,11 @@ def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> T
     """Converts a dictionary-encoded column without missing values to texts."""
     import pyarrow as pa
 
-    whole = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(whole, pa.ChunkedArray):  # without rows
-        whole = whole.combine_chunks()
-    written = whole.dictionary.to_pylist()
-    codes = whole.indices.to_numpy(zero_copy_only=False)
+    encoded = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(encoded, pa.ChunkedArray):  # without rows
+        encoded = encoded.combine_chunks()
+    written = encoded.dictionary.to_pylist()
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
     # Only texts that occur are kept. Stripping may make two of them equal.
     used = np.flatnonzero(np.bincount(codes, minlength=len(written)))
     trimmed = {int(i): written[i].strip() for i in used}

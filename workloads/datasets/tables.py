@@ -25,9 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput, check_choice, nearest, number_of
 from workloads import losses, memory
+from workloads.base import BadInput, check_choice, durable, nearest, number_of
 from workloads.datasets import table_files
 from workloads.datasets.table_files import HOW, Column, Numbers, Texts
 from workloads.factorization.ratings import random_bits
@@ -272,12 +271,12 @@ def _classes(options: Options, label: str, column: Column) -> tuple[Names, np.nd
     if len(classes) < 2:
         raise BadInput(f"{options.path}: every row has {classes[0]!r} in column {label}. Choose another table.label.")
     counts = np.bincount(labels, minlength=len(classes))
-    least = 2 + (options.test > 0)
-    if counts.min() < least:
+    splits = 2 + (options.test > 0)
+    if counts.min() < splits:
         number = " (to predict a number: table.task=regression)" if isinstance(column, Numbers) else ""
         raise BadInput(
             f"{options.path}: class {classes[counts.argmin()]!r} of {label} has {number_of(int(counts.min()), 'row')}, "
-            f"and there are {least} splits, each of which needs one. Remove the class or join it with another{number}."
+            f"and there are {splits} splits, each of which needs one. Remove the class or join it with another{number}."
         )
     return classes, labels.astype(np.int32)
 
@@ -323,24 +322,24 @@ def _inputs(file: Path, columns: Mapping[str, Column], train: np.ndarray) -> np.
     count = len(next(iter(columns.values()))[0])
     memory.require(2 * count * width * 4, f"{file} with {count:,} rows and {width:,} inputs", "Use fewer of them")
     inputs = np.zeros((count, width), np.float32)
-    at = 0
+    place = 0
     for name, column in columns.items():
         if isinstance(column, Texts):
             for code in seen[name]:
-                inputs[:, at] = column.codes == code
-                at += 1
+                inputs[:, place] = column.codes == code
+                place += 1
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             mean = column.values[train].mean()
             deviation = column.values[train].std()
             if deviation > 0 and column.values[train].min() < column.values[train].max():
-                inputs[:, at] = (column.values - mean) / deviation
-        if not (np.isfinite(deviation) and np.isfinite(inputs[:, at]).all()):
+                inputs[:, place] = (column.values - mean) / deviation
+        if not (np.isfinite(deviation) and np.isfinite(inputs[:, place]).all()):
             raise BadInput(
                 f"{file}: column {name} has values too far apart to be standardized, up to "
                 f"{np.abs(column.values).max():g}. Rescale it, or leave it out with {table_files.chosen('drop', name)}."
             )
-        at += 1
+        place += 1
     return inputs
 
 

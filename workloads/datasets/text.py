@@ -58,8 +58,8 @@ def paragraphs() -> list[str]:
 
     The lines of a paragraph are joined by spaces.
     """
-    found = (" ".join(each.split()) for each in _text().decode().split("\n\n"))
-    return list(dict.fromkeys(each for each in found if len(each.split()) >= WORDS))
+    joined = (" ".join(paragraph.split()) for paragraph in _text().decode().split("\n\n"))
+    return list(dict.fromkeys(paragraph for paragraph in joined if len(paragraph.split()) >= WORDS))
 
 
 @functools.cache

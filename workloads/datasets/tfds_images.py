@@ -6,15 +6,15 @@
 
 import functools
 import io
+import itertools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import workload
+from workloads.base import BadInput
 from workloads.datasets import array_records
-from workloads.datasets.array_records import BATCH
 from workloads.workload import ArrayShape, Examples, Splits
 
 
@@ -62,11 +62,11 @@ def load(name: str) -> Splits:
     Raises:
       BadInput: the files do not exist or have the wrong number of records.
     """
-    of, source = _of(name)
-    check(of)
-    whole = _read(of, folder(of), SOURCES[of])
-    assert whole.train is not None
-    return whole._replace(train=Examples(*(array[: source.train_examples] for array in whole.train)))
+    stored, source = _of(name)
+    check(stored)
+    splits = _read(stored, folder(stored), SOURCES[stored])
+    assert splits.train is not None
+    return splits._replace(train=Examples(*(array[: source.train_examples] for array in splits.train)))
 
 
 def version(name: str) -> str:
@@ -83,29 +83,26 @@ def shapes(name: str) -> Splits:
     return workload.shapes((source.train_examples, source.validation_examples, source.test_examples), image, label)
 
 
-def folder(name: str, within: Path | None = None) -> Path:
-    """Returns the folder of a data set's files, in ``within`` or TFDS's default folder."""
-    return array_records.folder(name, SOURCES[name].version, within)
+def folder(name: str, parent: Path | None = None) -> Path:
+    """Returns the folder of a data set's files, in ``parent`` or TFDS's default folder."""
+    return array_records.folder(name, SOURCES[name].version, parent)
 
 
-def check(name: str, within: Path | None = None) -> None:
+def check(name: str, parent: Path | None = None) -> None:
     """Raises BadInput unless both splits have array_record files. Only file names are checked."""
-    of, _ = _of(name)
-    array_records.check(of, folder(of, within), ("train", "test"))
+    stored, _ = _of(name)
+    array_records.check(stored, folder(stored, parent), ("train", "test"))
 
 
 def _of(name: str) -> tuple[str, TfdsImages]:
     """Returns the data set whose files a name uses, and the splits of that name."""
-    of, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
-    return of, SOURCES[of]._replace(train_examples=count)
+    stored, count = SUBSETS.get(name, (name, SOURCES[name].train_examples if name in SOURCES else 0))
+    return stored, SOURCES[stored]._replace(train_examples=count)
 
 
 @functools.lru_cache(maxsize=1)  # a worker runs many studies of one data set in a row
 def _read(name: str, place: Path, source: TfdsImages) -> Splits:
-    import tensorflow_datasets as tfds  # takes a second
-
-    builder = tfds.builder_from_directory(place)
-    images = {split: _images(builder, split) for split in ("train", "test")}
+    images = {split: _images(name, place, split) for split in ("train", "test")}
     cut = source.train_examples
     expected = {"train": cut + source.validation_examples, "test": source.test_examples}
     counts = {split: len(examples.labels) for split, examples in images.items()}
@@ -119,21 +116,18 @@ def _read(name: str, place: Path, source: TfdsImages) -> Splits:
     )
 
 
-def _images(builder: Any, split: str) -> Examples:
+def _images(name: str, place: Path, split: str) -> Examples:
     """Reads a split: uint8[N, H, W, C] and int32[N]."""
-    import tensorflow_datasets as tfds
     from PIL import Image
 
-    # TFDS also decodes with Pillow, but first logs a warning about OpenCV.
-    source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
-    inputs = np.empty((len(source), *builder.info.features["image"].shape), np.uint8)
-    labels = np.empty(len(source), np.int32)
-    for start in range(0, len(source), BATCH):
-        indices = range(start, min(start + BATCH, len(source)))
-        for index, example in zip(indices, source.__getitems__(list(indices)), strict=True):
-            with Image.open(io.BytesIO(example["image"])) as image:
-                inputs[index] = np.asarray(image).reshape(inputs.shape[1:])
-            labels[index] = example["label"]
+    count = len(array_records.open_records(str(place), name, split))
+    inputs = np.empty((count, *SOURCES[name].image), np.uint8)
+    labels = np.empty(count, np.int32)
+    records = itertools.chain.from_iterable(array_records.batches(name, place, split))
+    for index, record in enumerate(records):
+        with Image.open(io.BytesIO(record["image"].bytes_list.value[0])) as image:
+            inputs[index] = np.asarray(image).reshape(inputs.shape[1:])
+        labels[index] = record["label"].int64_list.value[0]
     inputs.setflags(write=False)
     labels.setflags(write=False)
     return Examples(inputs, labels)

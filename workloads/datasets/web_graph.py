@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput
 from workloads.datasets import array_records
-from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs
+from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs, common_shape
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, evaluation, left_out, short
 
 VERSION = "1.0.0"  # TFDS's version of the data
@@ -25,7 +25,6 @@ READER = 1  # version of this module; part of the data's identity
 SPLITS = ("train", "train_t", "test")
 READ = ("train", "test")
 BYTES_OF_A_LINK = 3  # minimum size of a stored link
-BATCH = 1 << 14  # rows processed at once
 
 
 class Variant(NamedTuple):
@@ -58,14 +57,14 @@ def source(variant: str) -> RatingsSource:
     return RatingsSource(f"web_graph-{variant}", *calls)
 
 
-def folder(variant: str, within: Path | None = None) -> Path:
+def folder(variant: str, parent: Path | None = None) -> Path:
     """Returns the folder of a variant's files."""
-    return array_records.folder(f"web_graph/{variant}", VERSION, within)
+    return array_records.folder(f"web_graph/{variant}", VERSION, parent)
 
 
-def check_files(variant: str, within: Path | None = None) -> None:
+def check_files(variant: str, parent: Path | None = None) -> None:
     """Raises BadInput unless all splits exist."""
-    array_records.check(f"web_graph/{variant}", folder(variant, within), SPLITS)
+    array_records.check(f"web_graph/{variant}", folder(variant, parent), SPLITS)
 
 
 def version(variant: str) -> str:
@@ -106,14 +105,14 @@ def build(variant: str) -> Ratings:
     place = folder(variant)
     remedy = array_records.remedy(f"web_graph/{variant}", place)
     train = Pairs()
-    known = Pairs()
+    history_pairs = Pairs()
     heldout_pairs = Pairs()
-    counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", known, heldout_pairs)}
+    counts = {"train": _gather(variant, "train", train), "test": _gather(variant, "test", history_pairs, heldout_pairs)}
     expected = {split: VARIANTS[variant].rows[split] for split in READ}
     if counts != expected:
         raise BadInput(f"{place} holds {counts} rows, not {expected}. {remedy}")
-    parts = (train, known, heldout_pairs)
-    shape = max(part.rows for part in parts), max(part.columns for part in parts)
+    parts = (train, history_pairs, heldout_pairs)
+    shape = common_shape(parts)
     (links, history, heldout), merged = zip(*(part.links(shape) for part in parts), strict=True)
     history, heldout, seen = evaluation(links, history, heldout)
     if not heldout.row_count or not len(links.columns):
@@ -127,32 +126,22 @@ def row_tag(record: Mapping[str, Any]) -> int:
     return int(number)
 
 
-def _gather(variant: str, split: str, known: Pairs, heldout: Pairs | None = None) -> int:
-    """Adds ``col_tag`` of a split to ``known`` and ``gt_tag`` to ``heldout``. Returns the number of rows."""
+def _gather(variant: str, split: str, links: Pairs, heldout: Pairs | None = None) -> int:
+    """Adds ``col_tag`` of a split to ``links`` and ``gt_tag`` to ``heldout``. Returns the number of rows."""
     place = folder(variant)
-    rows: list[int] = []
-    tags: dict[str, list[np.ndarray]] = {"col_tag": [], "gt_tag": []}
-    targets = {"col_tag": known} | ({"gt_tag": heldout} if heldout else {})
+    targets = {"col_tag": links} | ({"gt_tag": heldout} if heldout else {})
     count = 0
-
-    def flush() -> None:
+    for batch in array_records.batches(f"web_graph/{variant}", place, split):
+        rows = []
+        for record in batch:
+            try:
+                rows.append(row_tag(record))
+            except ValueError:
+                what = f"record {count + len(rows)} of {split} is not a row"
+                remedy = array_records.remedy(f"web_graph/{variant}", place)
+                raise BadInput(f"{place} cannot be read ({what}). {remedy}") from None
         for tag, target in targets.items():
-            lengths = [len(columns) for columns in tags[tag]]
-            target.add(np.repeat(rows, lengths), np.concatenate(tags[tag]), f"{place} ({split}, {tag})")
-            tags[tag].clear()
-        rows.clear()
-
-    for record in array_records.records(f"web_graph/{variant}", place, split):
-        try:
-            rows.append(row_tag(record))
-        except ValueError:
-            remedy = array_records.remedy(f"web_graph/{variant}", place)
-            raise BadInput(f"{place} cannot be read (record {count} of {split} is not a row). {remedy}") from None
-        for tag in targets:
-            tags[tag].append(np.array(record[tag].int64_list.value, np.int64))
-        count += 1
-        if len(rows) == BATCH:
-            flush()
-    if rows:
-        flush()
+            columns = [np.array(record[tag].int64_list.value, np.int64) for record in batch]
+            target.add(np.repeat(rows, [*map(len, columns)]), np.concatenate(columns), f"{place} ({split}, {tag})")
+        count += len(rows)
     return count

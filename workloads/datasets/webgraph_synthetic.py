@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
 from workloads import memory
+from workloads.base import BadInput
 from workloads.factorization.links import MOST_IDS, Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size, random_bits, short, split_rows
 
@@ -176,12 +176,12 @@ def _permutation(count: int, seed: int) -> np.ndarray:
 
 def _degrees(graph: WebGraph, rows: int, links: int, seed: int) -> np.ndarray:
     """Returns degrees int64[rows] that sum to ``links`` and follow a truncated power law, in random order."""
-    most = max(graph.columns // LONGEST, 4 * -(-links // rows))
+    limit = max(graph.columns // LONGEST, 4 * -(-links // rows))
     # Scale until the truncated degrees sum to ``links``, then round such that the sum is exact.
     weights = ((_permutation(rows, seed) + 0.5) / rows) ** (-1 / (graph.exponent - 1))
     scale = 1.0
     for _ in range(20):  # each round redistributes truncated links to the other rows
-        degrees = np.minimum(weights * scale, most)
+        degrees = np.minimum(weights * scale, limit)
         scale *= links / degrees.sum()
     ends = np.cumsum(np.rint(degrees * 65536).astype(np.int64))
     return np.diff(np.rint(ends / ends[-1] * links).astype(np.int64), prepend=0)

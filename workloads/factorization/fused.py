@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
 from workloads import caches
+from workloads.base import BadInput, durable
 
 if TYPE_CHECKING:
     from jax import Array
@@ -138,7 +137,7 @@ def _unwritable(error: OSError) -> BadInput:
 def _load(path: Path) -> ctypes.CDLL | None:
     """Returns the library, or None if it is missing or its hash is wrong."""
     try:
-        intact = path.with_suffix(".sha256").read_text() == caches.file_digest(path)
+        intact = path.with_suffix(".sha256").read_text() == durable.sha256(path)
         return ctypes.CDLL(str(path)) if intact else None
     except OSError:
         return None
@@ -151,7 +150,7 @@ def _build(command: list[str], path: Path) -> None:
             library = Path(folder) / path.name
             _output([*command, str(library)])
             durable.replace(path, library.read_bytes())
-            durable.replace(path.with_suffix(".sha256"), caches.file_digest(library).encode())
+            durable.replace(path.with_suffix(".sha256"), durable.sha256(library).encode())
     except OSError as error:
         raise _unwritable(error) from None
 

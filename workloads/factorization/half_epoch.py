@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from results.als import Als
+from workloads.base import Als
 from workloads.factorization import fused, solvers
 from workloads.factorization.routes import Route, RowPlacement
 from workloads.factorization.solvers import Observed, System
@@ -30,13 +30,13 @@ class Weights(NamedTuple):
 
 
 def solved_rows(
-    own: Array, other: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
+    shard: Array, table: Array, work: Route, weights: Weights, *, places: RowPlacement, other_rows: int, als: Als
 ) -> ArrayPair:
     """Runs one core's part of a half-epoch. Call it inside ``shard_map`` over ``AXIS``.
 
     Args:
-      own: [slots, d], this core's shard of the table to solve. Iterative solvers start from it.
-      other: [other slots, d], this core's shard of the other table. The last row is zero.
+      shard: [slots, d], this core's shard of the table to solve. Iterative solvers start from it.
+      table: [other slots, d], this core's shard of the other table. The last row is zero.
       work: route of this core's links, without the core axis.
       weights: weights α and λ.
       places: placement of the rows to solve.
@@ -47,10 +47,10 @@ def solved_rows(
       The new shard, and the shard of the other table (rotated if the solver rotates tables).
     """
     kind = jnp.dtype(als.solver_dtype)
-    gram = _gram(other, kind)
+    gram = _gram(table, kind)
     if als.solver == "rotated_cg":
         values, rotation = jnp.linalg.eigh(gram.astype(np.promote_types(kind, np.float32)))
-        own, other = (_rotate(table, rotation) for table in (own, other))
+        shard, table = (_rotate(array, rotation) for array in (shard, table))
         gram = jnp.maximum(values, 0).astype(kind)
     shared = weights.unobserved.astype(kind) * gram
 
@@ -61,12 +61,12 @@ def solved_rows(
     of_bucket = None
     if als.kernel == "fused":
         of_bucket = functools.partial(fused.rows, diagonal=shared, steps=als.cg_steps)
-    return _over_rows(solve, own.astype(kind), ridge, other, work, places, of_bucket).astype(own.dtype), other
+    return _over_rows(solve, shard.astype(kind), ridge, table, work, places, of_bucket).astype(shard.dtype), table
 
 
 def objective_terms(
-    own: Array,
-    other: Array,
+    shard: Array,
+    table: Array,
     work: Route,
     other_counts: Array,
     weights: Weights,
@@ -80,22 +80,22 @@ def objective_terms(
     The terms are partial sums of Σ_observed ((1 − u·v)² − 1) + α Σ_all (u·v)² + Σ ridge ‖u‖² + Σ ridge ‖v‖².
 
     Args:
-      own, other, work, weights, places: as in ``solved_rows``. The tables are not changed.
+      shard, table, work, weights, places: as in ``solved_rows``. The tables are not changed.
       other_counts: float32[other slots], number of links of each row of the other side.
       sizes: number of rows and of columns, without padding.
       frequency_ridge: whether the ridge is λ (links of the row + α · other rows), as in ALX, instead of λ.
     """
-    own = own.astype(jnp.float32)
-    other = other.astype(jnp.float32)
+    shard = shard.astype(jnp.float32)
+    table = table.astype(jnp.float32)
 
     def loss(links: Observed, ridge: Array, x: Array) -> Array:
         score = jnp.sum(x * (2 * links.residual(x) + links.product(x)), axis=-1)  # Σ 2s − s²
         return (ridge * jnp.sum(x * x, axis=-1) - score)[:, None]
 
     ridge = _ridge(work.counts, weights, sizes[1], frequency_ridge)
-    rows = _over_rows(loss, own, ridge, other, work, places)[:, 0]
-    columns = _ridge(other_counts, weights, sizes[0], frequency_ridge) * jnp.sum(other * other, axis=-1)
-    shared = weights.unobserved * jnp.sum(_gram(own, jnp.float32) * _gram(other, jnp.float32))
+    rows = _over_rows(loss, shard, ridge, table, work, places)[:, 0]
+    columns = _ridge(other_counts, weights, sizes[0], frequency_ridge) * jnp.sum(table * table, axis=-1)
+    shared = weights.unobserved * jnp.sum(_gram(shard, jnp.float32) * _gram(table, jnp.float32))
     once = jnp.where(jax.lax.axis_index(AXIS) == 0, shared, 0)
     return jnp.concatenate([*(_partial_sums(terms) for terms in (rows, columns)), once[None]])
 
@@ -114,9 +114,9 @@ def half_epoch(
         donate the other table.
     """
 
-    def of_core(own: Array, other: Array, work: Route, weights: Weights) -> Any:
+    def of_core(shard: Array, table: Array, work: Route, weights: Weights) -> Any:
         mine = jax.tree.map(lambda array: array[0], work)
-        tables = solved_rows(own, other, mine, weights, places=places, other_rows=other_rows, als=als)
+        tables = solved_rows(shard, table, mine, weights, places=places, other_rows=other_rows, als=als)
         return tables[0] if fold_in else tables
 
     return _over_cores(mesh, of_core, (BY_CORE, BY_CORE, BY_CORE, REPLICATED), BY_CORE, (0,) if fold_in else (0, 1))
@@ -127,10 +127,10 @@ def objective(
 ) -> Callable[[Array, Array, Route, Array, Weights], Array]:
     """Returns ``objective_terms`` of all cores of ``mesh``, replicated on each core, compiled on the first call."""
 
-    def of_core(own: Array, other: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
+    def of_core(shard: Array, table: Array, work: Route, other_counts: Array, weights: Weights) -> Array:
         mine, counts = jax.tree.map(lambda array: array[0], (work, other_counts))
         terms = objective_terms(
-            own, other, mine, counts, weights, places=places, sizes=sizes, frequency_ridge=frequency_ridge
+            shard, table, mine, counts, weights, places=places, sizes=sizes, frequency_ridge=frequency_ridge
         )
         return jax.lax.all_gather(terms, AXIS, tiled=True)
 
@@ -160,8 +160,10 @@ def compiler_options(mesh: Mesh | AbstractMesh) -> dict[str, Any] | None:
     On a CPU, LLVM's higher optimization levels compile more slowly. With jaxlib 0.10.2, they also make gathers of
     vectors of 64 numbers so slow that half-epochs take twice as long.
     """
-    there = not isinstance(mesh, AbstractMesh)  # an abstract mesh has no devices, and its programs are not compiled
-    return {"xla_backend_optimization_level": 1} if there and mesh.devices.flat[0].platform == "cpu" else None
+    has_devices = not isinstance(
+        mesh, AbstractMesh
+    )  # an abstract mesh has no devices, and its programs are not compiled
+    return {"xla_backend_optimization_level": 1} if has_devices and mesh.devices.flat[0].platform == "cpu" else None
 
 
 def _over_rows(
@@ -182,11 +184,11 @@ def _over_rows(
     fetch = _fetch(other, exchange=bool(work.sends) or work.hub_sends is not None)
     # Hubs first: all cores sum over their links, and each keeps the rows that lie on it.
     pieces = []
-    at = len(places.hubs) // places.cores
-    if at:
-        everybody = [jax.lax.all_gather(array[:at], AXIS, tiled=True) for array in (ridge, start)]
+    start_slot = len(places.hubs) // places.cores
+    if start_slot:
+        everybody = [jax.lax.all_gather(array[:start_slot], AXIS, tiled=True) for array in (ridge, start)]
         hubs = of_rows(_hub_links(fetch, work, kind, len(places.hubs), start.shape[1]), *everybody)
-        pieces.append(jax.lax.dynamic_slice_in_dim(hubs, jax.lax.axis_index(AXIS) * at, at))
+        pieces.append(jax.lax.dynamic_slice_in_dim(hubs, jax.lax.axis_index(AXIS) * start_slot, start_slot))
     # Then buckets: a loop over blocks, each of which fetches its part of the other table, and an inner loop over
     # chunks.
     for bucket, (_, rows, chunks) in enumerate(places.buckets):
@@ -197,22 +199,24 @@ def _over_rows(
             send, *of_chunks = step
             table = fetch(send)
 
-            def chunk(_: None, step: tuple[Array, ...]) -> tuple[None, Array]:
+            def chunk(step: tuple[Array, ...]) -> Array:
                 columns, _counts, ridge, start = step
-                return None, of_rows(solvers.sums_over_links(_gather(table, columns, kind)), ridge, start)
+                return of_rows(solvers.sums_over_links(_gather(table, columns, kind)), ridge, start)
 
             if of_bucket is not None:
                 return None, of_bucket(table, *(array.reshape(-1, *array.shape[2:]) for array in of_chunks))
-            return jax.lax.scan(chunk, None, tuple(of_chunks))
+            return None, jax.lax.map(chunk, tuple(of_chunks))
 
         send = work.sends[bucket] if work.sends else None
-        starts = [_in_blocks(array[at : at + count], blocks, rows) for array in (work.counts, ridge, start)]
+        starts = [
+            _in_blocks(array[start_slot : start_slot + count], blocks, rows) for array in (work.counts, ridge, start)
+        ]
         solved = jax.lax.scan(block, None, (send, work.columns[bucket], *starts))[1]
         pieces.append(solved.reshape(-1, solved.shape[-1])[:count])
-        at += count
+        start_slot += count
     # The rest of the shard (rows without links and the zero row) is zero.
     width = pieces[0].shape[1] if pieces else start.shape[1]
-    return jnp.concatenate([*pieces, jnp.zeros((len(start) - at, width), kind)])
+    return jnp.concatenate([*pieces, jnp.zeros((len(start) - start_slot, width), kind)])
 
 
 def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, hubs: int, size: int) -> Observed:
@@ -224,8 +228,8 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
             table = fetch(send)
 
             def chunk(total: Array, step: ArrayPair) -> tuple[Array, None]:
-                columns, of = step
-                return total.at[of].add(per_segment(solvers.sums_over_links(_gather(table, columns, kind)), of)), None
+                columns, hub = step
+                return total.at[hub].add(per_segment(solvers.sums_over_links(_gather(table, columns, kind)), hub)), None
 
             return jax.lax.scan(chunk, total, tuple(of_chunks))
 
@@ -234,20 +238,20 @@ def _hub_links(fetch: Callable[[Array | None], Array], work: Route, kind: Any, h
         return jax.lax.psum(total, AXIS)
 
     return Observed(
-        residual=lambda x: over_segments(lambda links, of: links.residual(x[of]), (size,)),
-        product=lambda x: over_segments(lambda links, of: links.product(x[of]), (size,)),
-        square=lambda x: over_segments(lambda links, of: links.square(x[of]), (1,)),
-        gram=lambda: over_segments(lambda links, of: links.gram(), (size, size)),
+        residual=lambda x: over_segments(lambda links, hub: links.residual(x[hub]), (size,)),
+        product=lambda x: over_segments(lambda links, hub: links.product(x[hub]), (size,)),
+        square=lambda x: over_segments(lambda links, hub: links.square(x[hub]), (1,)),
+        gram=lambda: over_segments(lambda links, hub: links.gram(), (size, size)),
     )
 
 
-def _fetch(other: Array, exchange: bool) -> Callable[[Array | None], Array]:
+def _fetch(shard: Array, exchange: bool) -> Callable[[Array | None], Array]:
     """Returns a function that fetches the table for a block: all of its shards, or only the rows the block needs."""
     if not exchange:
         alone = jax.lax.axis_size(AXIS) == 1  # avoids a copy of the shard
-        everything = other if alone else jax.lax.all_gather(other, AXIS, tiled=True)
+        everything = shard if alone else jax.lax.all_gather(shard, AXIS, tiled=True)
         return lambda send: everything
-    return lambda send: jax.lax.all_to_all(other[send], AXIS, 0, 0).reshape(-1, other.shape[1])
+    return lambda send: jax.lax.all_to_all(shard[send], AXIS, 0, 0).reshape(-1, shard.shape[1])
 
 
 def _gather(table: Array, columns: Array, kind: Any) -> Array:
@@ -265,8 +269,8 @@ def _gram(table: Array, kind: Any) -> Array:
     return jax.lax.psum(jnp.einsum("nd,ne->de", table.astype(kind), table.astype(kind)), AXIS)
 
 
-def _ridge(counts: Array, weights: Weights, others: int, frequency: bool) -> Array:
-    return weights.norm * (counts + weights.unobserved * others if frequency else jnp.ones_like(counts))
+def _ridge(counts: Array, weights: Weights, rows: int, frequency: bool) -> Array:
+    return weights.norm * (counts + weights.unobserved * rows if frequency else jnp.ones_like(counts))
 
 
 def _rotate(table: Array, rotation: Array) -> Array:

@@ -1,10 +1,11 @@
 """Links: a binary sparse matrix, and its construction from unordered pairs."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from results.bad_input import BadInput
+from workloads.base import BadInput
 
 BLOCK = 1 << 24  # links counted at once
 MOST_IDS = 2**31 - 2**16  # limit on rows and on columns, whose ids are stored as int32
@@ -47,8 +48,8 @@ class Links(NamedTuple):
         """Returns the links of some rows, in the given order."""
         lengths = self.lengths[rows]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-        return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + within], self.column_count)
+        offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return Links(starts, self.columns[np.repeat(self.starts[rows], lengths) + offsets], self.column_count)
 
     def transpose(self, kept: np.ndarray | None = None) -> "Links":
         """Returns the transposed links, restricted to the columns in ``kept`` (bool[columns]) if it is given.
@@ -68,9 +69,9 @@ class Links(NamedTuple):
         columns = []
         for start in range(0, len(self.columns), BLOCK):
             block = self.columns[start : start + BLOCK]
-            at = np.flatnonzero(kept[block])
-            columns.append(block[at])
-            rows.append((np.searchsorted(self.starts, start + at, side="right") - 1).astype(np.int32))
+            places = np.flatnonzero(kept[block])
+            columns.append(block[places])
+            rows.append((np.searchsorted(self.starts, start + places, side="right") - 1).astype(np.int32))
         row, column = (np.concatenate([np.empty(0, np.int32), *parts]) for parts in (rows, columns))
         starts = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=self.column_count))])
         return Links(starts, row[np.argsort(column, kind="stable")], self.row_count)
@@ -80,11 +81,11 @@ class Pairs:
     """Pairs of ids, packed into 64 bits (row in the high bits) so that one in-place sort orders and merges them.
 
     Attributes:
-      rows, columns: largest id so far, plus one.
+      shape: largest row and column so far, plus one.
     """
 
     def __init__(self) -> None:
-        self.rows = self.columns = 0
+        self.shape = (0, 0)
         self._blocks: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray, columns: np.ndarray, where: str) -> None:
@@ -96,8 +97,7 @@ class Pairs:
         """
         if not len(rows):
             return
-        self.rows = max(self.rows, _count(rows, "row", where))
-        self.columns = max(self.columns, _count(columns, "col", where))
+        self.shape = (max(self.shape[0], _count(rows, "row", where)), max(self.shape[1], _count(columns, "col", where)))
         keys = rows.astype(np.int64)
         keys <<= 32
         keys |= columns.astype(np.int64, copy=False)
@@ -107,7 +107,7 @@ class Pairs:
         """Returns the links and the number of duplicates. Consumes the pairs.
 
         Args:
-          shape: number of rows and of columns, at least ``rows`` and ``columns``.
+          shape: number of rows and of columns, each at least that of ``self.shape``.
         """
         # One sort makes duplicates adjacent. Blocks of distinct keys are then unpacked into the matrix.
         keys = self._take()
@@ -144,6 +144,12 @@ class Pairs:
             keys[end - len(block) : end] = block
             end -= len(block)
         return keys
+
+
+def common_shape(parts: Iterable[Pairs]) -> tuple[int, int]:
+    """Returns the smallest shape of a matrix that holds each of the given pairs."""
+    rows, columns = zip(*(part.shape for part in parts), strict=True)
+    return max(rows), max(columns)
 
 
 def _count(ids: np.ndarray, name: str, where: str) -> int:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from results.als import Als
+from workloads.base import Als
 from workloads.factorization import half_epoch
 from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, Weights
 from workloads.factorization.ratings import Size
@@ -56,22 +56,22 @@ def outline(size: Size, cores: int, als: Als, own_lengths: Sequence[int] | None 
         slots = sum(in_chunk * chunks for _, in_chunk, chunks in buckets) + 1
         nothing = np.empty(0, np.int64)
         sides.append(RowPlacement(nothing, slots, cores, tuple(buckets), nothing, ()))
-    both = tuple(_route(own, other, als) for own, other in zip(sides, reversed(sides), strict=True))
+    both = tuple(_route(side, opposite, als) for side, opposite in zip(sides, reversed(sides), strict=True))
     return Outline((sides[0], sides[1]), (both[0], both[1]), counts)
 
 
-def _route(own: RowPlacement, other: RowPlacement, als: Als) -> Route:
-    exchange = exchanges(other, als)
+def _route(side: RowPlacement, opposite: RowPlacement, als: Als) -> Route:
+    exchange = exchanges(opposite, als)
     columns = []
     sends = []
-    for length, in_chunk, chunks in own.buckets:
+    for length, in_chunk, chunks in side.buckets:
         in_block = max(1, GATHER_BYTES // (4 * als.dim) // (in_chunk * length)) if exchange else chunks
         in_block = min(in_block, chunks)
         blocks = -(-chunks // in_block)
         columns.append(_int32(1, blocks, in_block, in_chunk, length))
         if exchange:
-            sends.append(_int32(1, blocks, own.cores, -(-in_block * in_chunk * length // own.cores) + 1))
-    counts = jax.ShapeDtypeStruct((1, own.slots_per_core), np.dtype("float32"))
+            sends.append(_int32(1, blocks, side.cores, -(-in_block * in_chunk * length // side.cores) + 1))
+    counts = jax.ShapeDtypeStruct((1, side.slots_per_core), np.dtype("float32"))
     return Route(tuple(columns), tuple(sends), _int32(1, 1, 0, 1, 1), _int32(1, 1, 0, 1), None, counts)
 
 
@@ -79,7 +79,7 @@ def _int32(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, np.dtype("int32"))
 
 
-def calls(of: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+def calls(shapes: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Returns the programs of an epoch over a mesh by name, each with the shapes of its arguments."""
     cores = mesh.shape[AXIS]
     by_core = NamedSharding(mesh, BY_CORE)
@@ -90,22 +90,24 @@ def calls(of: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[Any, 
 
     rows, columns = (
         jax.ShapeDtypeStruct((cores * side.slots_per_core, als.dim), jax.numpy.dtype(als.table_dtype), sharding=by_core)
-        for side in of.places
+        for side in shapes.places
     )
-    row_work, column_work = (jax.tree.map(of_all, each) for each in of.work)
+    row_work, column_work = (jax.tree.map(of_all, route) for route in shapes.work)
     weights = Weights(*(jax.ShapeDtypeStruct((), np.dtype("float32"), sharding=everywhere) for _ in range(2)))
     half = half_epoch.half_epoch
     return {
         "row half": (
-            half(mesh, places=of.places[0], other_rows=of.sizes[1], als=als),
+            half(mesh, places=shapes.places[0], other_rows=shapes.sizes[1], als=als),
             (rows, columns, row_work, weights),
         ),
         "column half": (
-            half(mesh, places=of.places[1], other_rows=of.sizes[0], als=als),
+            half(mesh, places=shapes.places[1], other_rows=shapes.sizes[0], als=als),
             (columns, rows, column_work, weights),
         ),
         "objective": (
-            half_epoch.objective(mesh, places=of.places[0], sizes=of.sizes, frequency_ridge=als.ridge == "frequency"),
+            half_epoch.objective(
+                mesh, places=shapes.places[0], sizes=shapes.sizes, frequency_ridge=als.ridge == "frequency"
+            ),
             (rows, columns, row_work, column_work.counts, weights),
         ),
     }

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from results import durable
-from results.bad_input import BadInput
 from workloads import caches
+from workloads.base import BadInput, durable
 from workloads.factorization.links import Links
 from workloads.factorization.ratings import Ratings, RatingsSource, Size
 
@@ -90,7 +89,7 @@ def _write(place: Path, ratings: Ratings) -> None:
                     path = folder / f"{part}.{name}.npy"
                     np.save(path, array)
                     durable.sync(path)
-                    files[path.name] = caches.file_digest(path)
+                    files[path.name] = durable.sha256(path)
             contents = {
                 "columns": ratings.train.column_count,
                 "merged": ratings.merged,
@@ -117,7 +116,7 @@ def _read(place: Path) -> Ratings:
         raise Corrupted("contents.json has changed")
     for name, digest in contents["files"].items():
         try:
-            intact = caches.file_digest(place / name) == digest
+            intact = durable.sha256(place / name) == digest
         except OSError as error:
             raise Corrupted(f"{name}: {error.strerror}") from None
         if not intact:

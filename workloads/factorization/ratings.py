@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workloads import caches
+from workloads.base import durable
 from workloads.factorization.links import Links
 
 HELDOUT_SHARE = 0.2  # share of an evaluation row's links, if a data set does not define its own
@@ -93,7 +93,7 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     return _select(links, row, ~is_heldout), _select(links, row, is_heldout)
 
 
-def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str, np.ndarray]:
+def halves(history: Links, heldout: Links, limit: int | None = None) -> dict[str, np.ndarray]:
     """Splits the evaluation rows into halves: ``validation``, used to select trials, and ``test``, which is reported.
 
     Rows that have a history and held-out links are split at random into equal halves. If their number is odd,
@@ -101,7 +101,7 @@ def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str,
 
     Args:
       history, heldout: links of the evaluation rows.
-      most: maximum number of rows in total, or None for all rows. A larger sample contains all rows of a smaller one.
+      limit: maximum number of rows in total, or None for all rows. A larger sample contains all rows of a smaller one.
 
     Returns:
       Sorted row numbers by split, int64[rows].
@@ -109,9 +109,9 @@ def halves(history: Links, heldout: Links, most: int | None = None) -> dict[str,
     rows = np.flatnonzero((history.lengths > 0) & (heldout.lengths > 0))
     order = np.argsort(random_bits(HALVES_SEED, len(rows)), kind="stable")
     middle = -(-len(rows) // 2)
-    most = len(rows) if most is None else most
-    validation = order[:middle][: -(-most // 2)]
-    test = order[middle:][: most // 2]
+    limit = len(rows) if limit is None else limit
+    validation = order[:middle][: -(-limit // 2)]
+    test = order[middle:][: limit // 2]
     return {"validation": np.sort(rows[validation]), "test": np.sort(rows[test])}
 
 
@@ -148,9 +148,9 @@ def file_digest(file: Path) -> str:
     return _file_digest(file, stat.st_size, stat.st_mtime_ns)
 
 
-def left_out(known: int) -> tuple[str, ...]:
+def left_out(count: int) -> tuple[str, ...]:
     """Returns a note about held-out links that ``evaluation`` dropped."""
-    return (f"{known:,} held-out links also occur in training or history and are ignored",) if known else ()
+    return (f"{count:,} held-out links also occur in training or history and are ignored",) if count else ()
 
 
 def random_bits(seed: int, count: int) -> np.ndarray:
@@ -163,14 +163,14 @@ def _select(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
     return Links(np.concatenate([[0], np.cumsum(counts)]), links.columns[mask], links.column_count)
 
 
-def _without(links: Links, others: Links) -> Links:
-    """Returns the links that are not in ``others``, a matrix of the same shape."""
+def _without(links: Links, excluded: Links) -> Links:
+    """Returns the links that are not in ``excluded``, a matrix of the same shape."""
     row = np.repeat(np.arange(links.row_count), links.lengths)
-    other_row = np.repeat(np.arange(others.row_count), others.lengths)
-    shared = np.isin(row << 32 | links.columns, other_row << 32 | others.columns, assume_unique=True)
+    other_row = np.repeat(np.arange(excluded.row_count), excluded.lengths)
+    shared = np.isin(row << 32 | links.columns, other_row << 32 | excluded.columns, assume_unique=True)
     return _select(links, row, ~shared)
 
 
 @functools.lru_cache(maxsize=4096)
 def _file_digest(file: Path, size: int, time: int) -> str:
-    return caches.file_digest(file)
+    return durable.sha256(file)

@@ -63,11 +63,11 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
     by_core = np.argsort(core, kind="stable")
     rank = np.empty(len(core), np.int64)  # rank of each column among those of its core
     rank[by_core] = np.arange(len(core)) - np.repeat(np.cumsum(per_core) - per_core, per_core)
-    block, within = np.divmod(rank, width)
+    block, offset = np.divmod(rank, width)
     column = np.full((columns.cores, blocks, width), -1, np.int32)
-    column[core, block, within] = np.arange(len(core))
+    column[core, block, offset] = np.arange(len(core))
     # Scores are ordered like ``Batches.slots``.
-    place = within % GROUP * groups + within // GROUP
+    place = offset % GROUP * groups + offset // GROUP
     slots = np.full((columns.cores, blocks, width), columns.slots_per_core - 1, np.int32)
     slots[core, block, place] = local
     padded = np.concatenate([np.arange(history.row_count), np.zeros(count * size - history.row_count, np.int64)])
@@ -80,10 +80,10 @@ def batches(history: Links, rows: RowPlacement, columns: RowPlacement) -> Batche
 
 
 def _hidden(
-    history: Links, at: tuple[np.ndarray, np.ndarray], cells: tuple[int, int, int], shape: tuple[int, int]
+    history: Links, cell_of_column: tuple[np.ndarray, np.ndarray], cells: tuple[int, int, int], shape: tuple[int, int]
 ) -> np.ndarray:
     """Returns ``Batches.hidden``, given the core, the block and the place of each column."""
-    (block, place), (size, width), count = at, shape, cells[2]
+    (block, place), (size, width), count = cell_of_column, shape, cells[2]
     batch, row = np.divmod(np.repeat(np.arange(history.row_count), history.lengths), size)
     cell = block[history.columns] * count + batch  # core, block and batch as one number
     links = np.bincount(cell, minlength=int(np.prod(cells)))
@@ -123,8 +123,8 @@ def program(mesh: Mesh, best: int) -> Callable[[Array, Array, Batches], Array]:
         # Each core scans its blocks. The best columns of all cores are then sorted by score and number.
         shape = (*work.rows.shape, best)
         nothing = jnp.full(shape, -jnp.inf, jnp.float32), jnp.full(shape, -1, jnp.int32)
-        own, _ = jax.lax.scan(block, nothing, (columns, slots, hidden))
-        score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in own)
+        best_of_core, _ = jax.lax.scan(block, nothing, (columns, slots, hidden))
+        score, column = (jax.lax.all_gather(array, AXIS, axis=2, tiled=True) for array in best_of_core)
         return jax.lax.sort((-score, column), num_keys=2)[1][..., :best]
 
     given = (BY_CORE, BY_CORE, Batches(REPLICATED, BY_CORE, BY_CORE, BY_CORE))
@@ -158,15 +158,15 @@ def _better(scores: Array, columns: Array, score: Array, numbers_before: Array) 
         near = jnp.take_along_axis(by_group, chosen[:, None], axis=2).swapaxes(1, 2)
         scores = jnp.concatenate([score, _real(near, columns[chosen]).reshape(rows, -1)], axis=1)
         numbers = jnp.concatenate([numbers_before, columns[chosen].reshape(rows, -1)], axis=1)
-        first, at = jax.lax.top_k(scores, best)
-        return first, jnp.take_along_axis(numbers, at, axis=1)
+        first, places = jax.lax.top_k(scores, best)
+        return first, jnp.take_along_axis(numbers, places, axis=1)
 
     # In later blocks few groups usually remain, so the smaller merge suffices.
-    most = min(best + 1, len(columns))
-    if most <= FEW:
-        return joined(most)
+    group_limit = min(best + 1, len(columns))
+    if group_limit <= FEW:
+        return joined(group_limit)
     few = jnp.sum(highest > -jnp.inf, axis=1).max() <= FEW
-    return jax.lax.cond(few, lambda: joined(FEW), lambda: joined(most))
+    return jax.lax.cond(few, lambda: joined(FEW), lambda: joined(group_limit))
 
 
 def _real(scores: Array, columns: Array) -> Array:

@@ -83,8 +83,8 @@ def conjugate_gradients(system: System, steps: int) -> Array:
     return x + _ratio(size, curvature) * direction
 
 
-def _ratio(over: Array, under: Array) -> Array:
-    return jnp.where(under > 0, over / jnp.where(under > 0, under, 1), 0)
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    return jnp.where(denominator > 0, numerator / jnp.where(denominator > 0, denominator, 1), 0)
 
 
 def dense(system: System, method: str) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
-from results.als import Als
+from workloads.base import Als
 from workloads.factorization import half_epoch, recall, routes, solvers
 from workloads.factorization.half_epoch import AXIS, BY_CORE, REPLICATED, Weights
 from workloads.factorization.ratings import Ratings, halves
@@ -41,9 +41,9 @@ def hub_bytes(ratings: Ratings, als: Als, chunk_slots: int | None = None) -> int
     return int(max(hubs)) * als.dim**2 * np.dtype(np.float32).itemsize
 
 
-def exchanges(other: RowPlacement, als: Als) -> bool:
+def exchanges(opposite: RowPlacement, als: Als) -> bool:
     """Returns whether cores exchange the rows they need of the other table, instead of each holding a copy of it."""
-    table_bytes = other.cores * other.slots_per_core * als.dim * jnp.dtype(als.table_dtype).itemsize
+    table_bytes = opposite.cores * opposite.slots_per_core * als.dim * jnp.dtype(als.table_dtype).itemsize
     return als.gather == "all_to_all" or (als.gather == "auto" and table_bytes > GATHER_BYTES)
 
 
@@ -88,9 +88,9 @@ class Training:
         self.chunk_slots, self._hub_length, folded_length = lengths(als, chunk_slots)
         # Placements of both sides. In a multi-host run, each host has the links that its own cores need.
         cores = mesh.shape[AXIS]
-        here = [i for i, device in enumerate(mesh.devices.flat) if device.process_index == jax.process_index()]
-        self._here = slice(here[0], here[-1] + 1)
-        self._alone = len(here) == cores
+        own_cores = [i for i, device in enumerate(mesh.devices.flat) if device.process_index == jax.process_index()]
+        self._here = slice(own_cores[0], own_cores[-1] + 1)
+        self._alone = len(own_cores) == cores
         sides = [
             routes.places(lengths, cores, self.chunk_slots, self._hub_length)
             for lengths in (ratings.train.lengths, ratings.train.column_lengths)
@@ -153,8 +153,10 @@ class Training:
             statistics = compiled.memory_analysis()
             arrays = {id(array): array for array in jax.tree.leaves((kept, self._batches, arguments))}
             resident = sum(map(_bytes_of_core, arrays.values()))
-            own = statistics.output_size_in_bytes - statistics.alias_size_in_bytes + statistics.temp_size_in_bytes
-            self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + own)
+            program_bytes = (
+                statistics.output_size_in_bytes - statistics.alias_size_in_bytes + statistics.temp_size_in_bytes
+            )
+            self.peak_bytes_per_core = max(self.peak_bytes_per_core, resident + program_bytes)
 
     def start(self, seed: int) -> FactorTables:
         """Returns the initial tables: normal with variance 1/d, drawn by row and seed. Rows without links are zero."""
@@ -219,30 +221,30 @@ class Training:
         count = len(range(self.mesh.shape[AXIS])[self._here])
         return self._put(np.zeros((count * self.evaluated.places.slots_per_core, self.als.dim), np.float32))
 
-    def _side(self, links: Any, own: RowPlacement, other: RowPlacement) -> Side:
-        work = routes.route(links, own, other, self.chunk_slots, self._hub_length, self._here)
-        if exchanges(other, self.als):
+    def _side(self, links: Any, side: RowPlacement, opposite: RowPlacement) -> Side:
+        work = routes.route(links, side, opposite, self.chunk_slots, self._hub_length, self._here)
+        if exchanges(opposite, self.als):
             received = GATHER_BYTES // (self.als.dim * 4)
             told = () if self._alone else (_largest, self._dealt)
-            work = routes.with_exchange(work, other, received, *told)
-        row_of = np.full(own.cores * own.slots_per_core, -1, np.int32)
-        row_of[own.slot] = np.arange(len(own.slot))
-        arrays = (work, row_of.reshape(own.cores, -1)[self._here])
-        return Side(own, *jax.tree.map(self._put, arrays))
+            work = routes.with_exchange(work, opposite, received, *told)
+        row_of = np.full(side.cores * side.slots_per_core, -1, np.int32)
+        row_of[side.slot] = np.arange(len(side.slot))
+        arrays = (work, row_of.reshape(side.cores, -1)[self._here])
+        return Side(side, *jax.tree.map(self._put, arrays))
 
     def _put(self, array: np.ndarray | Array) -> Array:
         """Puts an array on the devices. Its leading axis consists of this host's cores, or of their rows."""
         if isinstance(array, Array):
             return array
         cores = self.mesh.shape[AXIS]
-        here = range(self.mesh.shape[AXIS])[self._here]
-        each = len(array) // len(here)
+        host_cores = range(self.mesh.shape[AXIS])[self._here]
+        core_rows = len(array) // len(host_cores)
 
         def of_core(index: Any) -> np.ndarray:
-            start, stop, _ = index[0].indices(each * cores)
-            return array[start - each * here[0] : stop - each * here[0]]
+            start, stop, _ = index[0].indices(core_rows * cores)
+            return array[start - core_rows * host_cores[0] : stop - core_rows * host_cores[0]]
 
-        return jax.make_array_from_callback((each * cores, *array.shape[1:]), self._by_core, of_core)
+        return jax.make_array_from_callback((core_rows * cores, *array.shape[1:]), self._by_core, of_core)
 
     def _dealt(self, wanted: np.ndarray) -> Array:
         """Returns the rows that cores send, given the rows requested by each host. See ``routes.with_exchange``."""
@@ -274,7 +276,7 @@ def _start(mesh: Mesh, dim: int, dtype: str) -> Callable[[Array, Array, Array], 
 
     def of_core(key: Array, row_of: Array, counts: Array) -> Array:
         draw = jax.vmap(lambda row: jax.random.normal(jax.random.fold_in(key, row), (dim,)))
-        there = (counts[0] > 0)[:, None]
-        return jnp.where(there, draw(row_of[0].astype(jnp.uint32)) / np.float32(dim**0.5), 0).astype(dtype)
+        has_links = (counts[0] > 0)[:, None]
+        return jnp.where(has_links, draw(row_of[0].astype(jnp.uint32)) / np.float32(dim**0.5), 0).astype(dtype)
 
     return jax.jit(jax.shard_map(of_core, mesh=mesh, in_specs=(REPLICATED, BY_CORE, BY_CORE), out_specs=BY_CORE))

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from results.bad_input import BadInput, nearest, printable
+from workloads.base import BadInput, nearest, printable
 
 # Kinds of errors in meshes and layouts.
 REFUSALS = {
@@ -109,12 +109,12 @@ def read_mesh(text: str, devices: int | None = None) -> Mesh:
     """
     mesh = Mesh()
     refused = functools.partial(_refused, "mesh", text)
-    for name, value, at, value_at in _pairs("mesh", text):
+    for name, value, position, value_at in _pairs("mesh", text):
         if not re.fullmatch(r"[0-9]{1,7}", value) or not 1 <= int(value) <= MOST_DEVICES:
             what = f"{_quoted(value)} is not a number of devices. Use a number, such as {_quoted(name)[1:-1]}:4."
             raise refused("syntax", value_at, what)
         if name in mesh:
-            raise refused("duplicate_mesh_axis", at, f"axis {_quoted(name)} appears twice. Name each axis once.")
+            raise refused("duplicate_mesh_axis", position, f"axis {_quoted(name)} appears twice. Name each axis once.")
         mesh[name] = int(value)
     if not mesh:
         raise refused("syntax", 0, "it has no axis. Use data:1 for one device.")
@@ -141,42 +141,42 @@ def read_layout(text: str, mesh: Mesh, model: Tensors, *, strict: bool = True) -
     """
     refused = functools.partial(_refused, "layout", text)
     split: dict[str, tuple[str, int]] = {}
-    for given, axis, at, axis_at in _pairs("layout", text):
+    for given, axis, position, axis_at in _pairs("layout", text):
         mapped = MESH_TENSORFLOW.get(given)
-        ours = (given,) if strict or given in model.sizes or mapped is None else mapped
-        known = [name for name in ours if name in model.sizes]
-        if not known and strict:
+        candidates = (given,) if strict or given in model.sizes or mapped is None else mapped
+        model_axes = [name for name in candidates if name in model.sizes]
+        if not model_axes and strict:
             hint = f"did you mean {mapped[0]!r}?" if mapped else nearest(given, model.sizes)
-            raise refused("unknown_tensor_axis", at, f"no tensor has an axis {_quoted(given)}; {hint}")
+            raise refused("unknown_tensor_axis", position, f"no tensor has an axis {_quoted(given)}; {hint}")
         if axis not in mesh:
             if not strict:
                 continue
             what = f"the mesh {_quoted(str(mesh))[1:-1]} has no axis {_quoted(axis)}"
             raise refused("unknown_mesh_axis", axis_at, f"{what}; {nearest(axis, mesh)}")
-        for name in known:
+        for name in model_axes:
             if name in split and split[name][0] != axis:
                 what = f"axis {name!r} is already split over {split[name][0]!r}. Split each axis over one mesh axis."
-                raise refused("tensor_axis_twice", at, what)
+                raise refused("tensor_axis_twice", position, what)
             if name in split and strict:
-                raise refused("tensor_axis_twice", at, f"axis {name!r} appears twice. Name each axis once.")
-            split.setdefault(name, (axis, at))
+                raise refused("tensor_axis_twice", position, f"axis {name!r} appears twice. Name each axis once.")
+            split.setdefault(name, (axis, position))
     if "layers" in split and split["layers"][0] in STAGES:
-        axis, at = split["layers"]
+        axis, position = split["layers"]
         what = (
             f"pipeline stages are not supported. To store layers on different devices and gather them in every step, "
             f"use another name for the mesh axis {axis!r}, such as data."
         )
-        raise refused("stages", at, what)
+        raise refused("stages", position, what)
     _check_together(text, split, model.tensors, "tensor")
     _check_together(text, split, model.operations, "operation")
-    for name, (axis, at) in split.items():
+    for name, (axis, position) in split.items():
         if model.sizes[name] % mesh[axis]:
             possible = [n for n in range(1, mesh[axis]) if model.sizes[name] % n == 0]
             what = (
                 f"{name}={model.sizes[name]} does not divide into {mesh[axis]} parts, one for each device along "
                 f"{axis!r}. {axis}:{possible[-1]} would work."
             )
-            raise refused("indivisible", at, what)
+            raise refused("indivisible", position, what)
     return Layout({name: axis for name, (axis, _) in split.items()})
 
 
@@ -190,16 +190,16 @@ def read_pairs(text: str, mesh: Sequence[str]) -> dict[str, str]:
     Raises:
       Refused: the text is not a layout, names a tensor axis twice, or names an axis that the mesh does not have.
     """
-    found: dict[str, str] = {}
-    for name, axis, at, axis_at in _pairs("layout", text):
+    pairs: dict[str, str] = {}
+    for name, axis, position, axis_at in _pairs("layout", text):
         if axis not in mesh:
             what = f"the mesh has no axis {_quoted(axis)}; {nearest(axis, mesh)}"
             raise _refused("layout", text, "unknown_mesh_axis", axis_at, what)
-        if name in found:
+        if name in pairs:
             what = f"axis {name!r} appears twice. Name each axis once."
-            raise _refused("layout", text, "tensor_axis_twice", at, what)
-        found[name] = axis
-    return found
+            raise _refused("layout", text, "tensor_axis_twice", position, what)
+        pairs[name] = axis
+    return pairs
 
 
 def _check_together(
@@ -211,14 +211,16 @@ def _check_together(
     """Raises Refused if two axes of the same tensor or operation are sharded across the same mesh axis."""
     for group, names in groups.items():
         taken: dict[str, str] = {}
-        for name in sorted((each for each in names if each in split), key=lambda each: split[each][1]):
-            axis, at = split[name]
+        for name in sorted(
+            (axis_name for axis_name in names if axis_name in split), key=lambda axis_name: split[axis_name][1]
+        ):
+            axis, position = split[name]
             if axis in taken:
                 what = (
                     f"{taken[axis]!r} and {name!r} of {noun} {group!r} ({', '.join(names)}) would both be split over "
                     f"{axis!r}. Split one of them over another axis."
                 )
-                raise _refused("layout", text, f"same_{noun}", at, what)
+                raise _refused("layout", text, f"same_{noun}", position, what)
             taken[axis] = name
 
 
@@ -226,17 +228,17 @@ def _pairs(what: str, text: str) -> Iterator[tuple[str, str, int, int]]:
     """Yields the name and the value of each pair in a text, and their positions."""
     if not text.strip(_BLANKS):
         return
-    at = len(text) - len(text.lstrip(_BLANKS))
+    position = len(text) - len(text.lstrip(_BLANKS))
     for i, part in enumerate(re.split(rf"([{_BLANKS}]*[;,][{_BLANKS}]*|[{_BLANKS}]+)", text.strip(_BLANKS))):
         if i % 2 == 0:
-            found = re.fullmatch(r"([A-Za-z_]\w*):(\w+)", part, re.ASCII)
-            if found is None:
-                such = "data:2;model:4" if what == "mesh" else "batch:data;heads:model"
+            match = re.fullmatch(r"([A-Za-z_]\w*):(\w+)", part, re.ASCII)
+            if match is None:
+                example = "data:2;model:4" if what == "mesh" else "batch:data;heads:model"
                 found_instead = f"{_quoted(part)} is not a pair of names" if part else "a pair of names is missing"
                 blank = ", without blanks in a pair" if part.startswith(":") or part.endswith(":") else ""
-                raise _refused(what, text, "syntax", at, f"{found_instead}, as in {such}{blank}")
-            yield found[1], found[2], at, at + found.start(2)
-        at += len(part)
+                raise _refused(what, text, "syntax", position, f"{found_instead}, as in {example}{blank}")
+            yield match[1], match[2], position, position + match.start(2)
+        position += len(part)
 
 
 def _refused(what: str, text: str, kind: str, position: int | None, message: str) -> Refused:

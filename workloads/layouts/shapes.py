@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from results.bad_input import check_choice
 from workloads import losses, workload
+from workloads.base import check_choice
 from workloads.layouts.notation import Tensors
 from workloads.workload import Array, ArrayShape, Dataset
 
@@ -45,8 +45,8 @@ class Shape:
     @property
     def options(self) -> dict[str, int | bool]:
         """Returns the options of the model ``transformer_rotary``."""
-        own = {name: getattr(self, name) for name in OMITTED if getattr(self, name)}
-        return own | {
+        set_sizes = {name: getattr(self, name) for name in OMITTED if getattr(self, name)}
+        return set_sizes | {
             "layers": self.layers,
             "d_model": self.embed,
             "heads": self.heads,
@@ -73,8 +73,8 @@ class Shape:
 
     def sizes(self, batch: int, length: int) -> dict[str, int]:
         """Returns the sizes of all named axes for a batch of sequences of ``length`` tokens."""
-        own = {"key_heads": self.key_heads} if self.has_key_heads else {}
-        return own | {
+        key_heads = {"key_heads": self.key_heads} if self.has_key_heads else {}
+        return key_heads | {
             "batch": batch,
             "length": length,
             "act_length": length,

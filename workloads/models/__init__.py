@@ -1,1 +1,1 @@
-"""Models, one per file. Each function returns a `Model` of pure functions."""
+"""Models: options, which are checked without JAX, and the Flax modules of the networks, one family per file."""

@@ -32,8 +32,8 @@ class Band(NamedTuple):
         """Returns the pairs of query and key blocks that have scores, int32[P, 2], starting at the diagonal."""
         blocks = -(-length // self.block)
         reach = (self.window + self.block - 2) // self.block if self.window else blocks
-        found = [(i, j) for i in range(blocks) for j in range(i, max(-1, i - reach - 1), -1)]
-        return np.array(found, np.int32)
+        pairs = [(i, j) for i in range(blocks) for j in range(i, max(-1, i - reach - 1), -1)]
+        return np.array(pairs, np.int32)
 
 
 def causal_attention(
@@ -104,8 +104,8 @@ def blocked_attention(q_BxTxHxK: Array, k_BxTxGxK: Array, v_BxTxGxK: Array, band
 
     def cut(x_BxTxHxK: Array, names: tuple[str, ...]) -> Array:
         """Returns [N, B, H, b, K]. Padding follows the last token, so no token attends to it."""
-        whole = axes.activation(x_BxTxHxK, "batch", "", *names[2::2])
-        padded = jnp.pad(whole, ((0, 0), (0, -T % band.block), (0, 0), (0, 0)))
+        gathered = axes.activation(x_BxTxHxK, "batch", "", *names[2::2])
+        padded = jnp.pad(gathered, ((0, 0), (0, -T % band.block), (0, 0), (0, 0)))
         B, _, H, K = padded.shape
         return axes.activation(padded.reshape(B, -1, band.block, H, K).transpose(1, 0, 3, 2, 4), *names)
 
@@ -128,10 +128,10 @@ def _blocked_forward(q: Array, k: Array, v: Array, band: Band) -> tuple[Array, t
 
     def add(carry: tuple[Array, ...], pair: Array) -> tuple[tuple[Array, ...], None]:
         i, j = pair
-        most, total, y = (_at(x, i) for x in carry)
+        maximum, total, y = (_at(x, i) for x in carry)
         scores_BxHxbxb = _scores(_at(q, i), _for_heads(_at(k, j), H, 1), i, j, band)
-        most_now = jnp.maximum(most, scores_BxHxbxb.max(axis=-1))
-        before = jnp.exp(most - most_now)
+        most_now = jnp.maximum(maximum, scores_BxHxbxb.max(axis=-1))
+        before = jnp.exp(maximum - most_now)
         weights_BxHxbxb = jnp.exp(scores_BxHxbxb - most_now[..., None])
         total = total * before + weights_BxHxbxb.sum(axis=-1)
         summed = _wide("bhts,bhsk->bhtk", weights_BxHxbxb.astype(v.dtype), _for_heads(_at(v, j), H, 1))
@@ -140,9 +140,9 @@ def _blocked_forward(q: Array, k: Array, v: Array, band: Band) -> tuple[Array, t
 
     # A row starts at the diagonal, where each query has at least one score, so that the maximum is finite.
     start = (jnp.full(q.shape[:-1], -jnp.inf), jnp.zeros(q.shape[:-1]), jnp.zeros(q.shape))
-    (most, total, y), _ = lax.scan(add, start, band.pairs(len(q) * band.block))
+    (maximum, total, y), _ = lax.scan(add, start, band.pairs(len(q) * band.block))
     y = axes.kept((y / total[..., None]).astype(q.dtype), axes.ATTENTION)
-    log_total = axes.kept(most + jnp.log(total), axes.ATTENTION)
+    log_total = axes.kept(maximum + jnp.log(total), axes.ATTENTION)
     return y, (q, k, v, y, log_total)
 
 
@@ -169,7 +169,7 @@ def _blocked_backward(band: Band, kept: tuple[Array, ...], gradient: Array) -> t
         of_v = summed(_wide("bhts,bhtk->bhsk", weights.astype(q.dtype), y_i))
         places = (i, j, j)
         return tuple(
-            _put(x, _at(x, at) + new, at) for x, new, at in zip(carry, (of_q, of_k, of_v), places, strict=True)
+            _put(x, _at(x, place) + new, place) for x, new, place in zip(carry, (of_q, of_k, of_v), places, strict=True)
         ), None
 
     zeros = tuple(jnp.zeros(x.shape) for x in (q, k, v))

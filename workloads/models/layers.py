@@ -285,19 +285,19 @@ def read_out(module: nn.Module, embed: nn.Embed, features_BxTxD: Array, form: st
     return Product(features_BxTxE, jnp.concatenate([kernel_DxV, bias_V[None]]))
 
 
-def stack(layer: type[nn.Module], length: int, name: str, *further: str, **options: Any) -> type[nn.Module]:
+def stack(layer: type[nn.Module], length: int, name: str, *collections: str, **options: Any) -> type[nn.Module]:
     """Returns several stacked layers, which are compiled as a single layer, except on a GPU.
 
     Args:
       layer: class of a layer. Call the result with ``name``.
       length: number of layers.
       name: name of the layers. It must start with STACKED.
-      further: additional collections of variables besides ``params``.
+      collections: additional collections of variables besides ``params``.
       options: additional arguments of ``nn.scan``.
     """
     return nn.scan(
         axes.rematerialized(layer),
-        variable_axes=dict.fromkeys(("params", *further), 0),
+        variable_axes=dict.fromkeys(("params", *collections), 0),
         split_rngs={"params": True},
         length=length,
         metadata_params={nn.PARTITION_NAME: axes.LAYERS},

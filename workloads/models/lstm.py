@@ -1,110 +1,58 @@
 """LSTM networks for next-token prediction, with and without a projected output."""
 
-from typing import Any
+import jax
+from flax import linen as nn
+from jax import numpy as jnp
 
-from workloads.models.options import check_read_out, check_share, check_whole
-from workloads.workload import Array, ArrayPair, Model, Product, flax_model, flax_model_in_training
-
-
-def lstm(classes: int, d_model: int) -> Model:
-    """Returns a network with an embedding, one LSTM layer and a linear output layer.
-
-    The LSTM (Hochreiter & Schmidhuber 1997) has forget gates.
-
-    Args:
-      classes: size of the vocabulary V.
-      d_model: size D of the embedding, the memory and the output.
-
-    Returns:
-      A model that maps inputs int32[B, T] to logits float32[B, T, V]. Logits at t depend on inputs up to t. Memory and
-      output start at zero. Forget gates have an extra bias of 1, so new networks remember. The number of parameters is
-      V × D + 4 × D × (2 × D + 1) + (D + 1) × V.
-
-    Raises:
-      ValueError: ``d_model`` is not a positive integer.
-    """
-    check_whole(d_model=d_model)
-
-    def network() -> Any:
-        from flax import linen as nn
-        from jax import numpy as jnp
-
-        from workloads.axes import activation, named
-        from workloads.models.layers import dense, embedding
-
-        class LSTM(nn.Module):
-            @nn.compact
-            def __call__(self, tokens_BxT: Array) -> Array:
-                B, T = tokens_BxT.shape
-                x_TBxD = embedding(classes, d_model)(tokens_BxT.T).reshape(T * B, d_model)
-                x_TBxD = activation(x_TBxD, "", "act_embed")
-                # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
-                gates_TBx4D = activation(dense(4 * d_model, "embed", "mlp")(x_TBxD), "", "mlp")
-                recurrent = named(nn.initializers.lecun_normal(), "embed", "")
-                recurrent_Dx4D = self.param("recurrent", recurrent, (d_model, 4 * d_model))
-                h_TxBxD = _recurrence(gates_TBx4D.reshape(T, B, 4 * d_model), recurrent_Dx4D, None)
-                h_TBxD = activation(h_TxBxD.reshape(T * B, d_model), "", "mlp")
-                logits_TBxV = dense(classes, "mlp", "vocab", dtype=jnp.float32)(h_TBxD)
-                return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
-
-        return LSTM()
-
-    return flax_model(network)
+from workloads.axes import activation, are_divided, named
+from workloads.models import layers
+from workloads.models.layers import dense, dropout, embedding
+from workloads.models.text_options import LSTM, LSTMProjected
+from workloads.workload import Array, ArrayPair, Product
 
 
-def lstm_projected(classes: int, d_model: int, width: int, dropout: float, read_out: str = "tied") -> Model:
-    """Returns a network with an embedding and an LSTM layer with projected output (Sak et al. 2014, arXiv 1402.1128).
+class LSTMNetwork(nn.Module):
+    """See ``text_options.LSTM``."""
 
-    ``d_model=512`` with ``width=2048`` is LSTM-2048-512 of Jozefowicz et al. (2016, arXiv 1602.02410), but without
-    peepholes and cell clipping. A tied output layer shares its matrix with the embedding.
+    options: LSTM
 
-    Args:
-      classes: size of the vocabulary V.
-      d_model: size D of the embedding and of the projected output, which is fed back into the next step.
-      width: size W of the memory cell.
-      dropout: probability of dropping a value of the embedding or the output during training, in [0, 1).
-      read_out: ``tied``, ``untied`` or ``untied_bias``, as in ``transformer_decoder``.
+    @nn.compact
+    def __call__(self, tokens_BxT: Array) -> Array:
+        classes, d_model = self.options.classes, self.options.d_model
+        B, T = tokens_BxT.shape
+        x_TBxD = embedding(classes, d_model)(tokens_BxT.T).reshape(T * B, d_model)
+        x_TBxD = activation(x_TBxD, "", "act_embed")
+        # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
+        gates_TBx4D = activation(dense(4 * d_model, "embed", "mlp")(x_TBxD), "", "mlp")
+        recurrent = named(nn.initializers.lecun_normal(), "embed", "")
+        recurrent_Dx4D = self.param("recurrent", recurrent, (d_model, 4 * d_model))
+        h_TxBxD = _recurrence(gates_TBx4D.reshape(T, B, 4 * d_model), recurrent_Dx4D, None)
+        h_TBxD = activation(h_TxBxD.reshape(T * B, d_model), "", "mlp")
+        logits_TBxV = dense(classes, "mlp", "vocab", dtype=jnp.float32)(h_TBxD)
+        return logits_TBxV.reshape(T, B, classes).swapaxes(0, 1)
 
-    Returns:
-      A model that takes inputs int32[B, T]. Outputs at t depend on inputs up to t. The outputs are a ``Product`` of
-      features [B, T, D] and kernel [D, V], because logits [B, T, V] may not fit in memory. With a bias, there is one
-      additional feature, which is 1. Memory and output start at zero. Forget gates have an extra bias of 1, so new
-      networks remember. The number of parameters is V × D + 4 × W × (2 × D + 1) + W × D. A separate output layer adds V
-      × D, and a bias adds V.
 
-    Raises:
-      ValueError: an option is not a positive integer, ``dropout`` is not in [0, 1), or ``read_out`` is unknown.
-    """
-    check_whole(d_model=d_model, width=width)
-    check_share(dropout=dropout)
-    check_read_out(read_out)
+class LSTMProjectedNetwork(nn.Module):
+    """See ``text_options.LSTMProjected``."""
 
-    def network() -> Any:
-        from flax import linen as nn
+    options: LSTMProjected
 
-        from workloads.axes import activation, named
-        from workloads.models import layers as parts
-        from workloads.models.layers import dense, dropout as dropped, embedding
-
-        class LSTMProjected(nn.Module):
-            @nn.compact
-            def __call__(self, tokens_BxT: Array, keys_B: Array | None, train: bool) -> Product:
-                # Rows have norm 1, approximately, for the read-out. As inputs they are scaled to values of magnitude 1.
-                embed = embedding(classes, d_model, nn.initializers.normal(d_model**-0.5))
-                x_BxTxD = dropped(embed(tokens_BxT) * d_model**0.5, keys_B, dropout, 0)
-                x_BxTxD = activation(x_BxTxD, "batch", "length", "act_embed")
-                # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
-                gates_TxBx4W = dense(4 * width, "embed", "mlp")(x_BxTxD.swapaxes(0, 1))
-                gates_TxBx4W = activation(gates_TxBx4W, "length", "batch", "mlp")
-                lecun_normal = nn.initializers.lecun_normal()
-                recurrent_Dx4W = self.param("recurrent", named(lecun_normal, "embed", ""), (d_model, 4 * width))
-                projection_WxD = self.param("projection", named(lecun_normal, "mlp", "embed"), (width, d_model))
-                h_BxTxD = _recurrence(gates_TxBx4W, recurrent_Dx4W, projection_WxD).swapaxes(0, 1)
-                return parts.read_out(self, embed, dropped(h_BxTxD, keys_B, dropout, 1), read_out)
-
-        return LSTMProjected()
-
-    return flax_model_in_training(network)
+    @nn.compact
+    def __call__(self, tokens_BxT: Array, keys_B: Array | None, train: bool) -> Product:
+        options = self.options
+        d_model, width = options.d_model, options.width
+        # Rows have norm 1, approximately, for the read-out. As inputs they are scaled to values of magnitude 1.
+        embed = embedding(options.classes, d_model, nn.initializers.normal(d_model**-0.5))
+        x_BxTxD = dropout(embed(tokens_BxT) * d_model**0.5, keys_B, options.dropout, 0)
+        x_BxTxD = activation(x_BxTxD, "batch", "length", "act_embed")
+        # The inputs' share of the gates does not depend on earlier steps: one product outside the recurrence.
+        gates_TxBx4W = dense(4 * width, "embed", "mlp")(x_BxTxD.swapaxes(0, 1))
+        gates_TxBx4W = activation(gates_TxBx4W, "length", "batch", "mlp")
+        lecun_normal = nn.initializers.lecun_normal()
+        recurrent_Dx4W = self.param("recurrent", named(lecun_normal, "embed", ""), (d_model, 4 * width))
+        projection_WxD = self.param("projection", named(lecun_normal, "mlp", "embed"), (width, d_model))
+        h_BxTxD = _recurrence(gates_TxBx4W, recurrent_Dx4W, projection_WxD).swapaxes(0, 1)
+        return layers.read_out(self, embed, dropout(h_BxTxD, keys_B, options.dropout, 1), options.read_out)
 
 
 def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Array | None) -> Array:
@@ -115,11 +63,6 @@ def _recurrence(gates_TxBx4W: Array, recurrent_Dx4W: Array, projection_WxD: Arra
       recurrent_Dx4W: weights of the previous output in the gates.
       projection_WxD: weights from memory to output, or None if the output has the same size as the memory.
     """
-    import jax
-    import jax.numpy as jnp
-
-    from workloads.axes import activation, are_divided
-
     T, B = gates_TxBx4W.shape[:2]
     D, W = len(recurrent_Dx4W), gates_TxBx4W.shape[2] // 4
     if are_divided():  # each device needs all four gates of its part of the memory

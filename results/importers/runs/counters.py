@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from results.bad_input import BadInput
+from results.importers import csv_text
 from results.importers.runs.log import Log, integer, product
 from results.importers.runs.run_map import PER_BATCH, STEPS, TAGGED, WANDB, Field, Metric, RunMap
 from results.importers.runs.series import Series
 from results.importers.runs.vocabulary import kind
-from results.importers.untrusted import Unusable
 
-LAST_STEP = 2**31 - 1
 MOST_APART = 2.0  # ratio of two counters of steps, above which one of them counts something else
 _EXAMPLES = re.compile("sample|token|example")
 
@@ -60,9 +59,7 @@ def steps(counts: np.ndarray, metric: str, log: Log, run_map: RunMap) -> np.ndar
         taken = np.rint(taken * _epoch_length(factors, log, run_map))
     elif counter.column == run_map.examples_seen:
         taken = np.ceil(taken / product("batch_size", run_map.batch_size, log))
-    if np.any((taken < 0) | (taken > LAST_STEP) | (taken != np.floor(taken))):
-        raise Unusable(f"has a {counter.column} that is not an integer from 0 to {LAST_STEP}")
-    return taken.astype(np.int64)
+    return csv_text.as_steps(taken, counter.column)
 
 
 def _epoch_length(factors: Sequence[Field], log: Log, run_map: RunMap) -> int:
@@ -81,13 +78,13 @@ def check(log: Log, run_map: RunMap) -> None:
     for metric in run_map.metrics:
         if metric.tag not in log.series or metric.name in run_map.step:
             continue
-        own = log.series[metric.tag].in_order()
-        for name, other, key, both in _others(metric, own, log, run_map):
-            (low, high), (other_low, other_high) = _together(own, other.in_order())
+        series = log.series[metric.tag].in_order()
+        for name, counter, key, both in _others(metric, series, log, run_map):
+            (low, high), (other_low, other_high) = _together(series, counter.in_order())
             is_ahead = both and low > MOST_APART * max(other_high, 1.0)
             if is_ahead or other_low > MOST_APART * max(high, 1.0):
                 end, other_end = (low, other_high) if is_ahead else (high, other_low)
-                from_zero = int(own.step.min() == 0)
+                from_zero = int(series.step.min() == 0)
                 ratio = float(f"{other_end / max(end + from_zero, 1.0):.4g}")
                 key = key or _steps_per_epoch(metric.name, ratio, from_zero, run_map)
                 raise BadInput(
@@ -95,7 +92,7 @@ def check(log: Log, run_map: RunMap) -> None:
                 )
 
 
-def _others(metric: Metric, own: Series, log: Log, run_map: RunMap) -> Iterator[tuple[str, Series, str, bool]]:
+def _others(metric: Metric, series: Series, log: Log, run_map: RunMap) -> Iterator[tuple[str, Series, str, bool]]:
     """Yields the counters to compare with a metric, each with a name, the text of the map that
     settles it, and whether both must agree.
 
@@ -105,16 +102,16 @@ def _others(metric: Metric, own: Series, log: Log, run_map: RunMap) -> Iterator[
     batch_size = product("batch_size", run_map.batch_size, log)
     telling = not run_map.counter().column.endswith("global_step")
     stated = "" in run_map.step or bool(run_map.examples_seen)
-    apart = ~np.isin(log.rows.order, own.order)
-    if is_table and apart.any():
-        yield "other rows", log.rows.where(apart), "", False
+    has_no_metric = ~np.isin(log.rows.order, series.order)
+    if is_table and has_no_metric.any():
+        yield "other rows", log.rows.where(has_no_metric), "", False
     for tag, rows in log.series.items():
         unit, is_global = kind(tag), tag.endswith("global_step")
         if tag in imported:
             if tag != metric.tag:
                 yield tag, rows, "", False
         elif not unit and not is_table and len(rows.step) > 1 and not _EXAMPLES.search(tag.lower()):
-            if abs(rows.step[-1] / max(own.step[-1], 1) / batch_size - 1) > 0.01:
+            if abs(rows.step[-1] / max(series.step[-1], 1) / batch_size - 1) > 0.01:
                 yield tag, rows, "", False
         elif not rows.value[0] < rows.value[-1] == rows.value.max():
             continue  # does not count

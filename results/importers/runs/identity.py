@@ -4,19 +4,21 @@ Runs with the same seed and metaparameters have the same key. If the rows of one
 same run. A stored run is recognized in the same way, because the rows of a log only grow.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from results.grouping import grouped
 from results.importers.runs import series
 from results.importers.runs.runs import Key, Run, key_of
-from results.importers.runs.series import Series
+from results.importers.runs.series import Curves, Series
 from results.storage import commits
 from results.storage.commits import Commit
 
-Curves: TypeAlias = Mapping[str, Series]  # rows by metric
 Head: TypeAlias = tuple[Key, str, int, int]  # a key, a metric, and the number and the hash of its first rows
+
+T = TypeVar("T")
 
 _NOT_TUNED = ("study", "trial", "run", "role", "status", "reason", "steps")
 
@@ -62,31 +64,42 @@ def stored_trials(commit: Commit) -> dict[int, StoredTrial]:
     trials = {}
     for row in commits.read_table(commit, "trials").to_pylist():
         start, end = np.searchsorted(trial, [row["trial"], row["trial"] + 1])
-        curves = {}
+        steps, curves = step[start:end], {}
         for name in commit.metrics:
             values = measured[name].slice(start, end - start)
             logged = values.is_valid().to_numpy()
             if logged.any():
-                own = step[start:end]
-                curves[name] = Series(own, own, values.to_numpy().astype(np.float64), own).where(logged)
+                curves[name] = Series(steps, steps, values.to_numpy().astype(np.float64), steps).where(logged)
         key = key_of({name: value for name, value in row.items() if name not in _NOT_TUNED})
         trials[row["trial"]] = StoredTrial(key, row["steps"], curves)
     return trials
 
 
+class _Heads(Generic[T]):
+    """Runs by their heads, which finds runs whose rows may start those of another."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[Head, bool], list[T]] = {}
+
+    def add(self, run: T, key: Key, curves: Curves) -> None:
+        for head, is_longest in _heads(key, curves).items():
+            for of_shorter in {False, is_longest}:
+                self._runs.setdefault((head, of_shorter), []).append(run)
+
+    def near(self, key: Key, curves: Curves) -> Iterator[T]:
+        """Yields the runs that share the longest head of the shorter run with these curves, possibly repeatedly."""
+        for head, is_longest in _heads(key, curves).items():
+            yield from self._runs.get((head, not is_longest), ())
+
+
 def without_copies(runs: Sequence[Run]) -> list[Run]:
     """Returns the runs in their order, without those whose rows start another run with the same key."""
-    longest_first = sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values()))
-    originals: dict[Head, list[Run]] = {}
-    kept = set[int]()
-    for run in longest_first:
-        heads = _heads(run.key, run.logged)
-        near = (other for head, is_longest in heads.items() if is_longest for other in originals.get(head, ()))
-        if any(starts(run.logged, other.logged) for other in near):
-            continue
-        kept.add(id(run))
-        for head in heads:
-            originals.setdefault(head, []).append(run)
+    originals = _Heads[Run]()
+    kept = set()
+    for run in sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values())):
+        if not any(starts(run.logged, original.logged) for original in originals.near(run.key, run.logged)):
+            kept.add(id(run))
+            originals.add(run, run.key, run.logged)
     return [run for run in runs if id(run) in kept]
 
 
@@ -96,24 +109,19 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
     A run that continues no stored run is a changed run if one with the same key is left that has a seed, or has more
     than half of its rows in common. If not, it is new.
     """
-    heads: dict[tuple[Head, bool], list[int]] = {}
-    same_key: dict[Key, list[int]] = {}
-    for number, trial in sorted(trials.items(), reverse=True):
-        same_key.setdefault(trial.key, []).append(number)
-        for head, is_longest in _heads(trial.key, trial.curves).items():
-            for shorter_run in {False, is_longest}:
-                heads.setdefault((head, shorter_run), []).append(number)
-    numbered: dict[int, Run] = {}
-    shorter: dict[int, Run] = {}
-    extended, others = set[int](), list[tuple[Run, list[int]]]()
+    heads = _Heads[int]()
+    for number, trial in trials.items():
+        heads.add(number, trial.key, trial.curves)
+    by_key = grouped(sorted(trials), lambda number: trials[number].key)
+    same_key = {key: iter(numbers) for key, numbers in by_key.items()}
+    numbered, shorter = {}, dict[int, Run]()
+    extended, unmatched = set(), []
     for run in runs:
-        candidates = sorted(_near(run, heads))
+        counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
+        versions = (run.logged, counted, run.metrics)
+        candidates = sorted({number for curves in versions for number in heads.near(run.key, curves)})
         started = [number for number in candidates if number not in numbered and _continues(trials[number], run)]
-        longer = [
-            number
-            for number in candidates
-            if run.steps <= trials[number].steps and starts(run.metrics, trials[number].curves)
-        ]
+        longer = [number for number in candidates if _is_continued(trials[number], run)]
         if started:
             number = max(started, key=lambda number: trials[number].steps)
             numbered[number] = run
@@ -122,39 +130,26 @@ def match(runs: Iterable[Run], trials: Mapping[int, StoredTrial]) -> Matches:
         elif longer:
             shorter[longer[0]] = run
         else:
-            similar = [number for number in reversed(candidates) if _is_similar(trials[number], run)]
-            others.append((run, similar if run.seed is None else same_key.get(run.key, [])))
+            similar = iter([number for number in candidates if _is_similar(trials[number], run)])
+            unmatched.append((run, similar if run.seed is None else same_key.get(run.key, similar)))
     new = []
-    for run, stored in others:
-        while stored and stored[-1] in numbered:
-            stored.pop()
-        if stored:
-            numbered[stored[-1]] = run
-        else:
+    for run, stored in unmatched:
+        number = next((number for number in stored if number not in numbered), -1)
+        if number < 0:
             new.append(run)
+        else:
+            numbered[number] = run
     added = dict(enumerate(new, max(trials, default=-1) + 1))
     return Matches(dict(sorted((numbered | added).items())), frozenset(added), frozenset(extended), shorter)
-
-
-def _near(run: Run, heads: Mapping[tuple[Head, bool], Sequence[int]]) -> set[int]:
-    """Returns the numbers of stored runs that may start a run, or start with it."""
-    counted = {name: series.without_restarts(rows)[0] for name, rows in run.logged.items()}
-    numbers = set[int]()
-    for curves in (run.logged, counted, run.metrics):
-        for head, is_longest in _heads(run.key, curves).items():
-            numbers.update(heads.get((head, True), ()))
-            if is_longest:
-                numbers.update(heads.get((head, False), ()))
-    return numbers
 
 
 def _heads(key: Key, curves: Curves) -> dict[Head, bool]:
     """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
     heads = {}
     for name, rows in curves.items():
-        n, most = 1, (len(rows.step) + 1) // 2
-        while n <= most:
-            heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > most
+        n, half = 1, (len(rows.step) + 1) // 2
+        while n <= half:
+            heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > half
             n *= 2
     return heads
 
@@ -174,6 +169,11 @@ def _is_similar(trial: StoredTrial, run: Run) -> bool:
     return 2 * sum(shared) > sum(len(rows.step) for rows in trial.curves.values())
 
 
+def _is_continued(trial: StoredTrial, run: Run) -> bool:
+    """Returns whether a run is the start of a stored run."""
+    return run.steps <= trial.steps and starts(run.metrics, trial.curves)
+
+
 def _continues(trial: StoredTrial, run: Run) -> bool:
     """Returns whether a stored run is the start of a run. No stored value changes, except by averaging more rows."""
     return trial.steps <= run.steps and all(
@@ -183,5 +183,5 @@ def _continues(trial: StoredTrial, run: Run) -> bool:
 
 def _is_start(stored: Series, run: Run, metric: str, steps: int) -> bool:
     rows = series.without_restarts(run.logged[metric])[0]
-    then = series.averaged(rows.where(rows.step <= steps))[0]
-    return any(stored.starts(curve) for curve in (run.metrics[metric], rows, then))
+    stored_average = series.averaged(rows.where(rows.step <= steps))[0]
+    return any(stored.starts(curve) for curve in (run.metrics[metric], rows, stored_average))

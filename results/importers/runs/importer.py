@@ -10,7 +10,7 @@ from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.importers import recording, untrusted
 from results.importers.runs import identity, log as log_values, members, runs
-from results.importers.runs.identity import Matches, StoredTrial
+from results.importers.runs.identity import Matches
 from results.importers.runs.log import Log
 from results.importers.runs.run_map import RunMap
 from results.importers.runs.runs import Run
@@ -21,8 +21,6 @@ from results.printing import Report
 from results.storage.commits import Commit
 
 MOST_RUNS = 100_000
-_KEPT = "the stored values are kept (--replace takes those of the logs)"
-_REPLACED = "replaced by the current values of the logs"
 HEADER = ("run", "study", "trial", "batch_size", "seed", "steps", "rows", "status", "seconds_per_step", "notes")
 
 
@@ -47,37 +45,38 @@ def run(
         raise BadInput(f"no folder or file at {path}. Name the logs of your runs.")
     root = path.resolve()
     warnings = ImportWarnings(by_reason=True)
-    found = read(root, run_map, warnings, raw=raw)
-    if not found:
+    logged_runs = read(root, run_map, warnings, raw=raw)
+    if not logged_runs:
         report(f"error: no file in {path} can be imported with files: {run_map.files}")
         warnings.report(report)
         return 1
     if store is not None and not dry_run:
         stores.check_destination(store)
     stored = _stored(store)
-    assigned = [assign(stored, *each) for each in runs.studies(found)]
+    assigned = [assign(stored, study, group) for study, group in runs.studies(logged_runs)]
     for metric in run_map.metrics:
         if metric.complement:
             report(f"{metric.name} = {metric}, because lower is better for every metric")
-    for line in runs.rising(found):
+    for line in runs.rising(logged_runs):
         report(f"note: {line}")
     if dry_run:
-        rows = [_row(*each, study) for study, matches in assigned for each in matches.numbered.items()]
+        rows = [_row(number, run, study) for study, matches in assigned for number, run in matches.numbered.items()]
         printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
-    saved = {}
+    saved = []
     for study, matches in assigned:
         numbered = matches.replacing() if replace else matches.numbered
         if store is not None and numbered:
-            saved[study.name] = recording.save(
+            result = recording.save(
                 store, runs.content(study, numbered), replace=replace, longer=matches.extended, dry_run=dry_run
-            )._replace(names={number: run.name for number, run in numbered.items()})
+            )
+            saved.append(result._replace(names={number: run.name for number, run in numbered.items()}))
     warnings.report(report, most=len(warnings.lines) if dry_run else untrusted.SHOWN)
-    recording.report_changes(saved, "the logs", _REPLACED if replace else _KEPT, report)
-    notes = [f"{run.name}: {note}" for run in found for note in run.notes if "averaged" not in note]
+    recording.report_changes(saved, report, replace=replace)
+    notes = [f"{run.name}: {note}" for run in logged_runs for note in run.notes if "averaged" not in note]
     printing.report_some([] if dry_run else notes, report)
-    changed = sum(len(each.changed) for each in saved.values())
-    ledger = _ledger(found, [matches for _, matches in assigned], warnings, changed=changed, replace=replace)
-    for line in [*_summary(found, run_map), *ledger]:
+    changed = sum(len(result.changed) for result in saved)
+    ledger = _ledger(logged_runs, [matches for _, matches in assigned], warnings, changed=changed, replace=replace)
+    for line in [*_summary(logged_runs, run_map), *ledger]:
         report(line)
     if dry_run:
         report("not stored: this was a dry run")
@@ -90,7 +89,7 @@ def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) 
     Raises:
       BadInput: two names in the logs would be stored as the same name, or there are too many runs.
     """
-    found, names = [], dict[tuple[str, str], str]()
+    logged_runs, names = [], dict[tuple[str, str], str]()
     for log in members.logs_of_runs(root, run_map, warnings):
         try:
             run = runs.of_log(log, run_map, raw=raw)
@@ -99,23 +98,23 @@ def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) 
             warnings.add(log.name, error)
             warnings.refused += 1
             continue
-        found.append(run)
-        rows, left_out = sum(len(each.step) for each in run.logged.values()), run.left_out.total()
+        logged_runs.append(run)
+        rows, left_out = sum(len(curve.step) for curve in run.logged.values()), run.left_out.total()
         if 2 * left_out > rows:
             warnings.add(run.name, f"{left_out:,} of {rows:,} rows are left out. Check the steps of this log")
-        if len(found) > MOST_RUNS:
+        if len(logged_runs) > MOST_RUNS:
             raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
-    return found
+    return logged_runs
 
 
 def _check_names(run: Run, log: Log, run_map: RunMap, names: dict[tuple[str, str], str]) -> None:
     """Adds the names of a run to those of other runs. Raises BadInput if different names have the same stored form."""
     for key in ("dataset", "model", "optimizer"):
         name = log_values.name(getattr(run_map, key), log)
-        other = names.setdefault((key, getattr(run.study, key)), name)
-        if other != name:
+        first_name = names.setdefault((key, getattr(run.study, key)), name)
+        if first_name != name:
             raise BadInput(
-                f"the names {brief(other)} and {brief(name)} of the {key} would both be stored as "
+                f"the names {brief(first_name)} and {brief(name)} of the {key} would both be stored as "
                 f"{getattr(run.study, key)!r}. Rename one of them, or import them into different stores."
             )
 
@@ -134,13 +133,15 @@ def _place(study: Recorded) -> tuple[Any, ...]:
     return study.labels, study.batch_size, study.batch_unit
 
 
-def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Sequence[Run]) -> tuple[Recorded, Matches]:
+def assign(
+    stored: Mapping[Any, Sequence[Commit]], study: Recorded, logged_runs: Sequence[Run]
+) -> tuple[Recorded, Matches]:
     """Numbers the runs of a study. Stored runs keep their numbers, and copies get no number.
 
     Raises:
       BadInput: the store already has the same runs, imported with another map.
     """
-    trials: Mapping[int, StoredTrial] = {}
+    trials = {}
     for commit in stored.get(_place(study), ()):
         if commit.study.plan_json != study.plan_json:
             raise BadInput(
@@ -148,13 +149,13 @@ def assign(stored: Mapping[Any, Sequence[Commit]], study: Recorded, found: Seque
                 "into another store."
             )
         study, trials = dataclasses.replace(study, digits=commit.study.digits), identity.stored_trials(commit)
-    tuned = {tuple(dict(run.key)) for run in found}
+    tuned = {tuple(dict(run.key)) for run in logged_runs}
     if trials and tuned.isdisjoint(tuple(dict(trial.key)) for trial in trials.values()):
         raise BadInput(
             f"the runs of {study.name} in the store have another seed key or other metaparameters than this map, so "
             "they would be stored twice. Import into another store."
         )
-    matches = identity.match(identity.without_copies(found), trials)
+    matches = identity.match(identity.without_copies(logged_runs), trials)
     total = max([*trials, *matches.numbered]) + 1
     return study.with_request(study.request._replace(trials=total)), matches
 
@@ -171,13 +172,13 @@ def _cells(row: Sequence[Any]) -> list[Any]:
     return [f"{cell:.3g}" if isinstance(cell, float) else cell for cell in present]
 
 
-def _summary(found: Sequence[Run], run_map: RunMap) -> list[str]:
+def _summary(logged_runs: Sequence[Run], run_map: RunMap) -> list[str]:
     """Returns notes about all runs: averaged metrics, endings and times."""
-    count = Counter(note for run in found for note in run.notes if "averaged" in note)
+    count = Counter(note for run in logged_runs for note in run.notes if "averaged" in note)
     lines = [f"{note} in {number_of(times, 'run')}" for note, times in count.items()]
-    endings = Counter(run.ending for run in found)
+    endings = Counter(run.ending for run in logged_runs)
     lines.append(", ".join(f"{times} {ending}" for ending, times in endings.items()))
-    if not any(run.seconds for run in found):
+    if not any(run.seconds for run in logged_runs):
         lines.append("no seconds per step: the logs have too few times. Pay-off is in batch size only")
     elif not run_map.device_count:
         lines.append("no seconds per step: the map has no device_count. Pay-off is in batch size only")
@@ -185,7 +186,7 @@ def _summary(found: Sequence[Run], run_map: RunMap) -> list[str]:
 
 
 def _ledger(
-    found: Sequence[Run], matches: Sequence[Matches], warnings: ImportWarnings, *, changed: int, replace: bool
+    logged_runs: Sequence[Run], matches: Sequence[Matches], warnings: ImportWarnings, *, changed: int, replace: bool
 ) -> list[str]:
     """Returns the ledger: lines about every file, row and run that was found, and its whereabouts.
 
@@ -196,15 +197,15 @@ def _ledger(
       changed: number of runs whose stored rows differ.
       replace: whether these were replaced, and not refused.
     """
-    left_out = sum((run.left_out for run in found), Counter[str]())
-    rows = sum(len(series.step) for run in found for series in run.logged.values())
+    left_out = sum((run.left_out for run in logged_runs), Counter[str]())
+    rows = sum(len(series.step) for run in logged_runs for series in run.logged.values())
     numbered = sum(len(match.replacing() if replace else match.numbered) for match in matches)
     new, extended = sum(len(match.new) for match in matches), sum(len(match.extended) for match in matches)
     counts = {
         "new": new,
         "already stored": numbered - new - extended - changed,
         "extended": extended,
-        "copies": len(found) - numbered,
+        "copies": len(logged_runs) - numbered,
         "refused": warnings.refused,
     }
     if replace:
@@ -215,12 +216,12 @@ def _ledger(
     return [
         _line("file", warnings.files, "read", warnings.skipped, "skipped"),
         _line("row", rows, "used", left_out, "left out"),
-        f"{number_of(len(found) + warnings.refused, 'run')} in {number_of(len(matches), 'study')} = {terms}",
+        f"{number_of(len(logged_runs) + warnings.refused, 'run')} in {number_of(len(matches), 'study')} = {terms}",
     ]
 
 
-def _line(noun: str, total: int, used: str, others: Counter[str], unused: str) -> str:
+def _line(noun: str, total: int, used: str, left_out: Counter[str], unused: str) -> str:
     """Returns a line such as ``12 files = 9 read + 3 skipped (2 hidden, 1 unusable)``."""
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in others.items() if count)
-    line = f"{number_of(total, noun)} = {total - others.total():,} {used} + {others.total():,} {unused}"
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+    line = f"{number_of(total, noun)} = {total - left_out.total():,} {used} + {left_out.total():,} {unused}"
     return f"{line} ({reasons})" if reasons else line

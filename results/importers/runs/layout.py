@@ -87,41 +87,41 @@ def find(path: Folder, root: Folder) -> Layout:
 def _format(path: Folder, root: Folder) -> tuple[str, list[str], Sequence[str]]:
     """Returns the format of the logs, the paths of their files, and the columns of the first file."""
     for format, patterns in _FILES.items():
-        found = [place for pattern in patterns.split() for place in places.find(path, pattern, ImportWarnings())]
+        files = [place for pattern in patterns.split() for place in places.find(path, pattern, ImportWarnings())]
         if format == RAY:
-            found = [place for place in found if (place.folder / "params.json").is_file()]
+            files = [place for place in files if (place.folder / "params.json").is_file()]
         elif format == MLFLOW:
-            found = [place for place in found if place.name == "mlflow.db" or (place.folder / "metrics").is_dir()]
+            files = [place for place in files if place.name == "mlflow.db" or (place.folder / "metrics").is_dir()]
         elif format == TRAINER:
-            found = _without_checkpoints(found)
-        if not found:
+            files = _without_checkpoints(files)
+        if not files:
             continue
-        columns = logs.column_names(found[0], format, root) if format in ("jsonl", "csv") else []
+        columns = logs.column_names(files[0], format, root) if format in ("jsonl", "csv") else []
         if vocabulary.chart_runs(columns):
             format = CHART
         elif "_step" in columns:
             format = WANDB
-        return format, [place.path for place in found], columns
+        return format, [place.path for place in files], columns
     raise BadInput(
         f"{path} has no TensorBoard event files, trainer_state.json, JSONL, CSV, Parquet or text, and no folders of "
         "Ray or MLflow. docs/own-runs.md shows how to convert other logs."
     )
 
 
-def _without_checkpoints(found: Sequence[Place]) -> list[Place]:
+def _without_checkpoints(states: Sequence[Place]) -> list[Place]:
     """Returns the logs of whole runs. Checkpoints hold the first part of a log, and are used if there is no other."""
-    whole = [place for place in found if not re.fullmatch(r"checkpoint-\d+", place.folder.name)]
-    runs = {place.folder for place in whole}
-    return whole + [place for place in found if not {place.folder, place.folder.parent} & runs]
+    final = [place for place in states if not re.fullmatch(r"checkpoint-\d+", place.folder.name)]
+    runs = {place.folder for place in final}
+    return final + [place for place in states if not {place.folder, place.folder.parent} & runs]
 
 
 def _events_pattern(paths: Sequence[str]) -> str:
     """Returns a pattern for event files. Folders of splits and of hyperparameters belong to the run above them."""
     folders = {path.rpartition("/")[0] for path in paths}
-    runs = set[str]()
+    runs = set()
     for folder in folders:
-        above, _, name = folder.rpartition("/")
-        runs.add(above if above and name.lower() in vocabulary.SPLITS else folder)
+        parent, _, name = folder.rpartition("/")
+        runs.add(parent if parent and name.lower() in vocabulary.SPLITS else folder)
     outer = [run for run in sorted(runs) if not runs & set(itertools.accumulate(run.split("/")[:-1], "{}/{}".format))]
     pattern = _pattern([f"{run}/{_EVENTS}".strip("/") for run in outer])
     if folders != set(outer) and not pattern.startswith("**/"):

@@ -15,7 +15,7 @@ KINDS = {"loss": {"loss"}, "accuracy": {"accuracy", "acc", "top1", "acc1"}, "err
 
 def suggest(data: bytes) -> list[str]:
     """Returns patterns for the lines that hold a step and a loss or an accuracy. Lines about evaluations come first."""
-    shapes: dict[str, set[str]] = {}
+    shapes = {}
     for line in data[: 4 << 20].decode("utf-8", "replace").splitlines()[:MOST_LINES]:
         values = _values(line) if len(line) <= text_lines.LONGEST else {}
         if len(values) > 1:
@@ -30,7 +30,7 @@ def suggest(data: bytes) -> list[str]:
 
 def _values(line: str) -> dict[str, str]:
     """Returns the texts before the step or epoch, the metrics and the batch size in a line. Empty without a step."""
-    values = dict[str, str]()
+    values = {}
     label = ""
     for pair in _PAIR.finditer(line):
         words = pair["name"].lower().split()

@@ -38,6 +38,11 @@ class Log(NamedTuple):
     notes: Strings = ()
     fault: str = ""
 
+    @property
+    def first_names(self) -> str:
+        """The first names, for display."""
+        return ", ".join(brief(name)[1:-1] for name in self.names[:8])
+
 
 def look_up(field: Field, log: Log) -> Any:
     """Looks up a field. Raises Unusable if the run does not have this field."""
@@ -45,16 +50,15 @@ def look_up(field: Field, log: Log) -> Any:
         return field
     if field.origin == "path":
         return log.place.parts[field.name]
-    content: Any = log.columns if field.origin == "column" else log.config
-    found = content.get(field.name)
-    if found is None:
-        found = content
+    content, kind = (log.columns, "column") if field.origin == "column" else (log.config, "entry of its config")
+    leaf = content.get(field.name)
+    if leaf is None:
+        leaf = content
         for part in field.name.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-    if found is None or isinstance(found, dict | list):
-        where = "column" if field.origin == "column" else "entry of its config"
-        raise Unusable(f"has no {where} {brief(field.name)[1:-1]}")
-    return found
+            leaf = leaf.get(part) if isinstance(leaf, dict) else None
+    if leaf is None or isinstance(leaf, dict | list):
+        raise Unusable(f"has no {kind} {brief(field.name)[1:-1]}")
+    return leaf
 
 
 def name(field: Field, log: Log) -> str:
@@ -76,19 +80,19 @@ def number(key: str, field: Field, log: Log) -> float:
     return value
 
 
-def integer(key: str, field: Field | None, log: Log, least: int, most: int = MOST_STEPS) -> int | None:
+def integer(key: str, field: Field | None, log: Log, low: int, high: int = MOST_STEPS) -> int | None:
     """Looks up an optional integer. Raises Unusable if the value is not an integer in this range."""
     if field is None:
         return None
-    value = untrusted.int_or_none(number(key, field, log), least, most)
+    value = untrusted.int_or_none(number(key, field, log), low, high)
     if value is None:
-        raise Unusable(f"has {key} {brief(look_up(field, log))}, which is not an integer from {least} to {most}")
+        raise Unusable(f"has {key} {brief(look_up(field, log))}, which is not an integer from {low} to {high}")
     return value
 
 
 def product(key: str, factors: Sequence[Field], log: Log) -> int:
     """Returns the product of integers. Raises Unusable if it is too large."""
-    total = math.prod(integer(key, each, log, 1) or 1 for each in factors)
+    total = math.prod(integer(key, factor, log, 1) or 1 for factor in factors)
     if total > MOST_STEPS:
         raise Unusable(f"has {key} {brief(total)}, but the limit is {MOST_STEPS}")
     return total

@@ -1,11 +1,10 @@
 """Logs: the content of a run's files, in any format. All input is untrusted."""
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from results import bounds
 from results.aliases import Fields, Json, Strings
@@ -28,8 +27,8 @@ from results.importers.runs.run_map import (
     WANDB,
     RunMap,
 )
-from results.importers.runs.series import Series
-from results.importers.runs.tables import Column, Table
+from results.importers.runs.series import Curves, Series
+from results.importers.runs.tables import Needed, Table
 from results.importers.untrusted import Unusable, brief
 
 GZIP = b"\x1f\x8b"  # first bytes of a compressed file
@@ -63,8 +62,8 @@ def _of_file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log]:
     if data.startswith(GZIP):
         raise Unusable("is compressed. Decompress it first.")
     config = _config(first, run_map, root)
-    whole = _without_cut_line(data, run_map.format, first.name)
-    table = _table(whole, run_map.format, first.name, _needed(run_map), run_map.line)
+    text = _without_cut_line(data, run_map.format, first.name)
+    table = _table(text, run_map.format, first.name, _needed(run_map), run_map.line)
     is_read = False
     for run, rows in _runs(table, run_map):
         name = first.path if run is None else f"{first.path}:{untrusted.word(run, 'unnamed')}"
@@ -73,7 +72,7 @@ def _of_file(first: Place, run_map: RunMap, root: Folder) -> Iterator[Log]:
             is_read = True
         except Unusable as error:
             yield Log(name, first, fault=str(error))
-    if is_read and len(whole) < len(data):
+    if is_read and len(text) < len(data):
         yield Log(first.path, first, fault="its last line has no newline and was left out")
 
 
@@ -103,7 +102,7 @@ def _runs(table: Table, run_map: RunMap) -> Iterator[tuple[str | None, Table]]:
 def _runs_of_chart(chart: Table) -> Iterator[tuple[str, Table]]:
     """Yields the runs in a chart that W&B exported. It has the step, and columns such as ``RUN - val/loss``."""
     shared = {name: column for name, column in chart.columns.items() if " - " not in name}
-    runs: dict[str, dict[str, Column]] = {}
+    runs: dict[str, dict[str, np.ndarray]] = {}
     for name, column in chart.columns.items():
         run, _, tag = name.rpartition(" - ")
         if name not in shared and not tag.endswith(("__MIN", "__MAX")):
@@ -128,11 +127,11 @@ def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     parts: dict[str, list[Series]] = {}
     config: Json = {}
     for place in places:
-        below = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
+        subfolder = untrusted.relative(place.folder, root).removeprefix(common).strip("/")
         tags, hyperparameters = tensorboard.read(place.read(root))
         config |= hyperparameters
         for tag, rows in tags.items():
-            parts.setdefault(f"{below}/{tag}" if below else tag, []).append(rows)
+            parts.setdefault(f"{subfolder}/{tag}" if subfolder else tag, []).append(rows)
     if not parts:
         raise Unusable("has no scalars")
     joined = {tag: series.joined(rows) for tag, rows in parts.items()}
@@ -142,7 +141,7 @@ def _of_events(places: Sequence[Place], run_map: RunMap, root: Folder) -> Log:
     return _with_steps(Log(common or places[0].path, places[0], {}, config, tuple(ordered)), ordered, run_map)
 
 
-def _with_steps(log: Log, tags: Mapping[str, Series], run_map: RunMap, filled: np.ndarray | None = None) -> Log:
+def _with_steps(log: Log, tags: Curves, run_map: RunMap, filled: np.ndarray | None = None) -> Log:
     """Returns a log with the rows of tags or columns that have a step.
 
     Args:
@@ -177,20 +176,19 @@ def _counter(metric: str, log: Log, run_map: RunMap) -> str:
     return run_map.counter(metric).column
 
 
-def _counts(rows: Series, counter: str, tags: Mapping[str, Series], log: Log, run_map: RunMap) -> np.ndarray:
+def _counts(rows: Series, counter: str, tags: Curves, log: Log, run_map: RunMap) -> np.ndarray:
     """Returns the counter in the same events or rows, float64[n], or NaN. Raises Unusable if it is missing."""
     if counter == "step" and run_map.format in TAGGED:
         return rows.step
     if counter not in tags:
-        names = ", ".join(brief(name)[1:-1] for name in log.names[:8])
         if run_map.format in TAGGED:
-            raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {names}")
-        raise Unusable(f"has no column {counter} with the step. Its columns: {names or 'none'}")
+            raise Unusable(f"has no scalar {brief(counter)[1:-1]} with the step. It has {log.first_names}")
+        raise Unusable(f"has no column {counter} with the step. Its columns: {log.first_names or 'none'}")
     ordered = tags[counter].where(np.argsort(tags[counter].step, kind="stable"))
     if not np.isfinite(ordered.value).any():
         raise Unusable("has no row with a step")
-    at = np.searchsorted(ordered.step, rows.step, "right") - 1
-    return np.where(ordered.step[at] == rows.step, ordered.value[at], np.nan)
+    index = np.searchsorted(ordered.step, rows.step, "right") - 1
+    return np.where(ordered.step[index] == rows.step, ordered.value[index], np.nan)
 
 
 def _counted(rows: Series, filled: np.ndarray, metric: str, log: Log, run_map: RunMap) -> Series:
@@ -229,7 +227,7 @@ def column_names(place: Place, format: str, root: Folder) -> Strings:
         return ()
 
 
-def _table(data: bytes, format: str, name: str, needed: Collection[str] | None, line: Strings = ()) -> Table:
+def _table(data: bytes, format: str, name: str, needed: Needed, line: Strings = ()) -> Table:
     """Returns a file with one row per logged step."""
     if format == "parquet":
         return tables.of_parquet(data, needed)
@@ -275,20 +273,20 @@ def _of_table(log: Log, table: Table, run_map: RunMap) -> Log:
     if run_map.seconds and column in columns:  # an index that pandas wrote has no name
         seconds = table.numbers(column)[0] / (1000 if column != run_map.seconds else 1)
     order = seconds if np.isfinite(seconds).all() else number
-    every = Series(number, seconds, np.zeros(len(number)), order)
+    rows = Series(number, seconds, np.zeros(len(number)), order)
     tags = {}
     for name in columns:
         values, is_logged = table.numbers(name, strict=name in metrics or name in counters_of_rows)
-        tags[name] = every._replace(value=values).where(is_logged)
-    return _with_steps(log, {**tags, "": every}, run_map, table.filled)
+        tags[name] = rows._replace(value=values).where(is_logged)
+    return _with_steps(log, {**tags, "": rows}, run_map, table.filled)
 
 
-def _constant(name: str, column: Column) -> Any:
+def _constant(name: str, column: np.ndarray) -> Any:
     """Returns the single value of a column, if it has values. Raises Unusable if there are several."""
-    values = column.unique().drop_null().to_pylist() if isinstance(column, pa.Array) else column
-    distinct = dict.fromkeys(value for value in values if isinstance(value, str | int | float))
+    values = (column if column.dtype == object else np.unique(column)).tolist()
+    distinct = list(dict.fromkeys(value for value in values if isinstance(value, str | int | float)))
     if len(distinct) > 1:
-        first, second = map(brief, list(distinct)[:2])
+        first, second = map(brief, distinct[:2])
         raise Unusable(f"has several values in column {brief(name)}, such as {first} and {second}")
     return next(iter(distinct), None)
 
@@ -314,7 +312,7 @@ def parse_config(data: bytes) -> Fields:
         raise Unusable(f"is not JSON or YAML ({first_line(error)[:80]})") from None
     if not isinstance(content, dict):
         raise Unusable("has no keys")
-    entries = {str(name): each for name, each in content.items() if name not in ("wandb_version", "_wandb")}
-    if entries and all(isinstance(each, dict) and "value" in each for each in entries.values()):
-        return {name: each["value"] for name, each in entries.items()}
+    entries = {str(name): setting for name, setting in content.items() if name not in ("wandb_version", "_wandb")}
+    if entries and all(isinstance(setting, dict) and "value" in setting for setting in entries.values()):
+        return {name: setting["value"] for name, setting in entries.items()}
     return entries

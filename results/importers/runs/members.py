@@ -31,28 +31,25 @@ def logs_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> Ite
     base = root.parent if root.is_file() else root
     groups = _files_of_runs(root, run_map, warnings)
     files = tqdm(groups, "runs", unit="file", disable=None)
-    found = (log for group in files for log in _read(group, run_map, base, warnings))
-    yield from _across_files(found) if run_map.run_columns() and len(groups) > 1 else found
+    read_logs = (log for group in files for log in _read(group, run_map, base, warnings))
+    yield from _across_files(read_logs) if run_map.run_columns() and len(groups) > 1 else read_logs
 
 
-def _across_files(found: Iterable[Log]) -> Iterator[Log]:
+def _across_files(logs_of_files: Iterable[Log]) -> Iterator[Log]:
     """Joins runs with the same name in several files if their steps continue. Raises BadInput if this is ambiguous."""
-    runs: dict[str, list[tuple[int, str, list[Log]]]] = {}  # heaps by the last step
-    for log in sorted(found, key=_extent):
+    heaps: dict[str, list[tuple[int, str, list[Log]]]] = {}  # the parts of each run by their last step
+    for log in sorted(logs_of_files, key=_extent):
         start, end = _extent(log)
-        parts = runs.setdefault(repr((log.name.removeprefix(log.place.path), log.columns)), [])
-        part: list[Log] = []
-        if parts and parts[0][0] < start:
-            part = heapq.heappop(parts)[2]
-            if parts and parts[0][0] < start:
-                other = parts[0][1]
-                raise BadInput(
-                    f"{log.name} may continue {part[-1].name} or {other}. Give different runs different names."
-                )
+        heap = heaps.setdefault(repr((log.name.removeprefix(log.place.path), log.columns)), [])
+        part = heapq.heappop(heap)[2] if heap and heap[0][0] < start else []
+        if part and heap and heap[0][0] < start:
+            raise BadInput(
+                f"{log.name} may continue {part[-1].name} or {heap[0][1]}. Give different runs different names."
+            )
         part.append(log)
-        heapq.heappush(parts, (end, log.name, part))
-    for part in sorted((part for parts in runs.values() for _, _, part in parts), key=lambda part: part[0].name):
-        yield _joined(part)
+        heapq.heappush(heap, (end, log.name, part))
+    parts = [part for heap in heaps.values() for _, _, part in heap]
+    yield from map(_joined, sorted(parts, key=lambda part: part[0].name))
 
 
 def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> list[list[Place]]:
@@ -62,19 +59,19 @@ def _files_of_runs(root: Folder, run_map: RunMap, warnings: ImportWarnings) -> l
     are equal. Event files of TensorBoard in one folder belong to the same run by default, or
     all below the folder before the last ``**/`` of the pattern.
     """
-    found = places.find(root, run_map.files, warnings)
-    warnings.files = len(found) + warnings.skipped.total()
+    matching = places.find(root, run_map.files, warnings)
+    warnings.files = len(matching) + warnings.skipped.total()
     if run_map.format == TRAINER:
-        newest = {_checkpoint(place)[0]: place for place in sorted(found, key=lambda place: _checkpoint(place)[1])}
-        warnings.skipped[OLDER] = len(found) - len(newest)
-        found = sorted(newest.values(), key=lambda place: place.path)
+        newest = {_checkpoint(place)[0]: place for place in sorted(matching, key=lambda place: _checkpoint(place)[1])}
+        warnings.skipped[OLDER] = len(matching) - len(newest)
+        matching = sorted(newest.values(), key=lambda place: place.path)
     if run_map.run and isinstance(run_map.run[0], Reference) and run_map.run[0].origin == "path":
         names = run_map.references("path")
-        groups = grouped(found, lambda place: repr([place.parts[name] for name in names]))
+        groups = grouped(matching, lambda place: repr([place.parts[name] for name in names]))
     elif run_map.format == TENSORBOARD:
-        groups = grouped(found, lambda place: places.run_folder(place, run_map.files))
+        groups = grouped(matching, lambda place: places.run_folder(place, run_map.files))
     else:
-        return [[place] for place in found]
+        return [[place] for place in matching]
     return list(groups.values())
 
 
@@ -94,7 +91,7 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
       warnings: receives the reasons, and the numbers of skipped files and of refused runs.
     """
     groups = [files] if run_map.format == TENSORBOARD else [[file] for file in files]
-    found: list[Log] = []
+    usable = []
     unusable = 0
     for group in groups:
         logs_of_group = list(logs.read(group, run_map, base))
@@ -106,15 +103,15 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
             unusable += 1
         else:
             warnings.refused += sum(log.name != group[0].path for log in faults)
-        found += [log for log in logs_of_group if not log.fault]
-    if len(groups) == 1 or not found:
-        return found
+        usable += [log for log in logs_of_group if not log.fault]
+    if len(groups) == 1 or not usable:
+        return usable
     try:
         if unusable:
             raise Unusable("is not imported, because another file of this run cannot be used")
-        return [_joined(found)]
+        return [_joined(usable)]
     except Unusable as error:
-        warnings.add(found[0].name, error)
+        warnings.add(usable[0].name, error)
         warnings.refused += 1
         return []
 
@@ -122,28 +119,29 @@ def _read(files: Sequence[Place], run_map: RunMap, base: Folder, warnings: Impor
 def _joined(parts: Sequence[Log]) -> Log:
     """Joins the logs in several files of one run, in the order of their steps. Raises Unusable if they disagree."""
     first = parts[0]
-    joined: dict[str, list[Series]] = {}
+    pieces: dict[str, list[Series]] = {}
     offset = 0.0
     for part in sorted(parts, key=_extent):
         for name in first.columns.keys() & part.columns.keys():
             if part.columns[name] != first.columns[name]:
                 raise Unusable(f"has another value in column {brief(name)} than {part.place.path}, of the same run")
+        ends = [offset]
         for tag, rows in {**part.series, "": part.rows}.items():
-            earlier = joined.setdefault(tag, [])
-            if earlier and len(rows.step) and earlier[-1].step.min() == rows.step.min():
+            if not len(rows.step):
+                continue
+            earlier = pieces.setdefault(tag, [])
+            if earlier and earlier[-1].step.min() == rows.step.min():
                 copy = earlier.pop()
                 if tag and not copy.starts(rows):
                     raise Unusable(f"has other values of {brief(tag)} than {part.place.path}, a file of the same run")
-            if len(rows.step):
-                earlier.append(rows._replace(order=rows.order + offset))
-        offset += (
-            max((rows.order.max() for rows in (*part.series.values(), part.rows) if len(rows.order)), default=0.0) + 1
-        )
-    tags = {tag: series.joined(rows) for tag, rows in joined.items() if rows}
+            earlier.append(rows._replace(order=rows.order + offset))
+            ends.append(earlier[-1].order.max())
+        offset = max(ends) + 1
+    tags = {tag: series.joined(rows) for tag, rows in pieces.items()}
     return first._replace(rows=tags.pop("", first.rows), series=tags)
 
 
 def _extent(log: Log) -> tuple[int, int]:
     """Returns the first and the last step of a log."""
-    steps = [step for rows in log.series.values() for step in (int(rows.step.min()), int(rows.step.max()))]
-    return min(steps, default=0), max(steps, default=0)
+    steps = [int(step) for rows in log.series.values() for step in (rows.step.min(), rows.step.max())] or [0]
+    return min(steps), max(steps)

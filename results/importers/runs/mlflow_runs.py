@@ -12,7 +12,7 @@ from results.importers import untrusted
 from results.importers.runs import plain_yaml
 from results.importers.runs.log import Log
 from results.importers.runs.places import MOST_BYTES, Place
-from results.importers.runs.series import Series
+from results.importers.runs.series import Curves, Series
 from results.importers.untrusted import ImportWarnings, Unusable
 
 SQLITE = b"SQLite format 3"  # first bytes of a database
@@ -23,7 +23,7 @@ JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"""
 Rows = Mapping[str, Sequence[Sequence[float | str]]]  # time in milliseconds, value and step of each metric
 
 
-def read(place: Place, root: Folder) -> Iterator[tuple[Log, Mapping[str, Series]]]:
+def read(place: Place, root: Folder) -> Iterator[tuple[Log, Curves]]:
     """Yields the run in the folder of a file ``meta.yaml``, or all runs in a database, with their metrics.
 
     Runs that were deleted in MLflow are left out. The ``meta.yaml`` of an experiment holds no run.
@@ -48,7 +48,7 @@ def read(place: Place, root: Folder) -> Iterator[tuple[Log, Mapping[str, Series]
         raise Unusable(f"is not a readable run or database of MLflow ({str(error)[:80]})") from None
 
 
-def _log(name: str, place: Place, rows: Rows, parameters: Fields) -> tuple[Log, dict[str, Series]]:
+def _log(name: str, place: Place, rows: Rows, parameters: Fields) -> tuple[Log, Curves]:
     metrics = {}
     for metric, logged in rows.items():
         time, value, step = np.array(sorted(logged, key=lambda row: int(row[0])), np.float64).T

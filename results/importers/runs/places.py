@@ -13,7 +13,8 @@ from results.importers.untrusted import ImportWarnings
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 20
 HIDDEN = "hidden"  # reason to skip a file
-_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w*)\}|\{|\}")
+_TOKEN = re.compile(r"(\*\*/|\*\*|\*|\?|\{\w*\}|\{|\})")
+_ADJACENT = re.compile(r"(?:\{\w*\}|\*\*?|\?)\{\w*\}|\{\w*\}(?:\*\*/|\*\*?|\?)")
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
@@ -58,7 +59,7 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
       BadInput: the pattern is invalid, or matches more than ``MOST_FILES`` files.
     """
     expression = compile_pattern(pattern)
-    found = []
+    places = []
     for folder, names in [(root.parent, [root.name])] if root.is_file() else untrusted.files(root, warnings):
         for name in names:
             path = untrusted.relative(folder / name, root) or name
@@ -66,10 +67,10 @@ def find(root: Folder, pattern: str, warnings: ImportWarnings) -> list[Place]:
             if match and _is_hidden(path, pattern):
                 warnings.skipped[HIDDEN] += 1
             elif match:
-                found.append(Place(folder, name, path, match.groupdict()))
-        if len(found) > MOST_FILES:
+                places.append(Place(folder, name, path, match.groupdict()))
+        if len(places) > MOST_FILES:
             raise BadInput(f"files: {pattern} matches more than {MOST_FILES:,} files. Import fewer at a time.")
-    return sorted(found, key=lambda place: place.path)
+    return sorted(places, key=lambda place: place.path)
 
 
 def _is_hidden(path: str, pattern: str) -> bool:
@@ -85,28 +86,23 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
       BadInput: a named part is invalid, repeated, or next to a wildcard or another named part. For example,
         ``bs{batch_size}*`` would not determine where the batch size ends.
     """
-    expression, at, names, before = "", 0, set[str](), ""
-    for token in _TOKEN.finditer(pattern):
-        if token.start() > at:
-            before = ""
-        expression += re.escape(pattern[at : token.start()])
-        at = token.end()
-        word, name = token[0], token[1]
-        if before and (name or before.startswith("{")):
-            raise BadInput(f"files: {pattern} has {before}{word}, but needs a fixed text between them, such as _ or -")
-        before = "" if word == "**/" and not name else word
-        if word in _WILDCARDS:
-            expression += _WILDCARDS[word]
-        elif not name or name in names or name[0].isdigit():
-            raise BadInput(f"files: {pattern} has {word}, but a named part is one name in braces, used once")
-        else:
-            expression += f"(?P<{name}>[^/]+?)"
-            names.add(name)
-    return re.compile(expression + re.escape(pattern[at:]))
+    adjacent = _ADJACENT.search(pattern)
+    if adjacent:
+        raise BadInput(f"files: {pattern} has {adjacent[0]}, but needs a fixed text between them, such as _ or -")
+    parts = _TOKEN.split(pattern)
+    expressions = [
+        f"(?P<{part[1:-1]}>[^/]+?)" if part.startswith(("{", "}")) else _WILDCARDS.get(part, re.escape(part))
+        for part in parts
+    ]
+    try:
+        return re.compile("".join(expressions))
+    except re.error:
+        braces = ", ".join(part for part in parts if part.startswith(("{", "}")))
+        raise BadInput(f"files: {pattern} has {braces}, but a named part is one name in braces, used once") from None
 
 
 def run_folder(place: Place, pattern: str) -> str:
     """Returns the folder of a run with several files: up to the last ``**/`` of the pattern, or the file's folder."""
-    above = pattern.rpartition("**/")[0]
+    prefix = pattern.rpartition("**/")[0]
     folders = place.path.split("/")
-    return "/".join(folders[: above.count("/")] if above and "**" not in above else folders[:-1])
+    return "/".join(folders[: prefix.count("/")] if prefix and "**" not in prefix else folders[:-1])

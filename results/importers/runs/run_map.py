@@ -59,6 +59,7 @@ class Reference(NamedTuple):
 
 
 Field: TypeAlias = str | float | Reference
+Factors: TypeAlias = tuple[Field, ...]
 
 
 class Metric(NamedTuple):
@@ -128,9 +129,9 @@ class RunMap(NamedTuple):
     dataset: Field
     model: Field
     optimizer: Field
-    batch_size: tuple[Field, ...]
+    batch_size: Factors
     metrics: tuple[Metric, ...]
-    run: tuple[Field, ...] = ()
+    run: Factors = ()
     config: str = ""
     unit: str = UNITS[0]
     sequence_length: Field | None = None
@@ -139,12 +140,12 @@ class RunMap(NamedTuple):
     budget: Field | None = None
     targets: tuple[Target, ...] = ()
     step: Mapping[str, Counter] = {}
-    steps_per_epoch: Mapping[str, tuple[Field, ...]] = {}
+    steps_per_epoch: Mapping[str, Factors] = {}
     examples_seen: str = ""
     line: Strings = ()
     seconds: str = ""
     device_kind: Field | None = None
-    device_count: tuple[Field, ...] = ()
+    device_count: Factors = ()
     licence: str = ""
     citation: str = ""
 
@@ -165,7 +166,7 @@ class RunMap(NamedTuple):
         default = Counter(self.examples_seen or STEPS.get(self.format, "step"))
         return self.step.get(metric, self.step.get("", default))
 
-    def factors(self, metric: str = "") -> tuple[Field, ...]:
+    def factors(self, metric: str = "") -> Factors:
         """Returns the values whose product is the number of steps per count. It is empty if steps are counted."""
         if metric and metric in self.steps_per_epoch:
             return self.steps_per_epoch[metric]
@@ -173,7 +174,7 @@ class RunMap(NamedTuple):
 
     def in_epochs(self, metric: str = "") -> bool:
         """Returns whether a metric is logged by epoch, according to the name of its counter or, in Keras, its tag."""
-        by_keras = any(each.name == metric and KERAS.match(each.tag) for each in self.metrics)
+        by_keras = any(row.name == metric and KERAS.match(row.tag) for row in self.metrics)
         if by_keras and self.format == TENSORBOARD and metric not in self.step:
             return True
         return kind(self.counter(metric).column) == "epochs"
@@ -230,16 +231,16 @@ def _value(key: str, value: Any) -> Any:
     if key == "metrics":
         return tuple(_metric(name, tag) for name, tag in value.items())
     if key == "metaparameters":
-        return {str(name): _metaparameter(str(name), each) for name, each in value.items()}
+        return {str(name): _metaparameter(str(name), field) for name, field in value.items()}
     if key == "targets":
-        return tuple(Target(str(name), _number(f"targets.{name}", each)) for name, each in value.items())
+        return tuple(Target(str(name), _number(f"targets.{name}", number)) for name, number in value.items())
     if key in _LISTS:
         factors = value if isinstance(value, list) else [value]
-        return tuple(_field(key, each) for each in factors)
+        return tuple(_field(key, factor) for factor in factors)
     if key == "step":
-        return {name: _counter(each) for name, each in _by_metric(key, value).items()}
+        return {name: _counter(column) for name, column in _by_metric(key, value).items()}
     if key == "steps_per_epoch":
-        return {name: _epoch_factors(each) for name, each in _by_metric(key, value).items()}
+        return {name: _epoch_factors(length) for name, length in _by_metric(key, value).items()}
     if key == "line":
         patterns = tuple(map(str, value if isinstance(value, list) else [value]))
         for pattern in patterns:
@@ -264,12 +265,11 @@ def _by_metric(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _epoch_factors(value: Any) -> tuple[Field, ...]:
+def _epoch_factors(value: Any) -> Factors:
     """Returns the factors of steps per epoch. The last one is ``PER_BATCH`` for a value such as 50000 / batch_size."""
     if isinstance(value, str) and value.endswith(f" {PER_BATCH}"):
         return (_field("steps_per_epoch", value.removesuffix(PER_BATCH).strip()), PER_BATCH)
-    factors: tuple[Field, ...] = _value("batch_size", value)
-    return factors
+    return _value("batch_size", value)
 
 
 def _counter(value: Any) -> Counter:
@@ -322,8 +322,8 @@ def _check(run_map: RunMap) -> RunMap:
     for key, field in fields(run_map):
         if isinstance(field, Reference):
             if field.origin == "path" and field.name not in places:
-                known = ", ".join(sorted(places)) or "none"
-                raise BadInput(f"{key} is {field}, but files has no {{{field.name}}}. It has: {known}.")
+                names = ", ".join(sorted(places)) or "none"
+                raise BadInput(f"{key} is {field}, but files has no {{{field.name}}}. It has: {names}.")
             if field.origin == "config" and not run_map.config and run_map.format not in WITH_CONFIG:
                 raise BadInput(f"{key} is {field}, but the key config does not name a file")
             if field.origin == "column" and run_map.format in TAGGED:
@@ -365,7 +365,7 @@ def _check_counters(run_map: RunMap) -> None:
 def fields(run_map: RunMap) -> list[tuple[str, Field]]:
     """Returns every value or reference in a map, with its key."""
     single = ("dataset", "model", "optimizer", "sequence_length", "seed", "budget", "device_kind")
-    found = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
-    found += [(key, each) for key in _LISTS for each in getattr(run_map, key)]
-    found += [("steps_per_epoch", each) for factors in run_map.steps_per_epoch.values() for each in factors]
-    return found + [(f"metaparameters.{name}", each) for name, each in run_map.metaparameters.items()]
+    pairs = [(key, getattr(run_map, key)) for key in single if getattr(run_map, key) is not None]
+    pairs += [(key, factor) for key in _LISTS for factor in getattr(run_map, key)]
+    pairs += [("steps_per_epoch", factor) for factors in run_map.steps_per_epoch.values() for factor in factors]
+    return pairs + [(f"metaparameters.{name}", factor) for name, factor in run_map.metaparameters.items()]

@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from results.aliases import Fields, Json, Strings
+from results.aliases import Fields, Json, Row, Strings
 from results.bad_input import BadInput, number_of
 from results.grouping import grouped
 from results.importers import recording, untrusted
@@ -15,8 +15,8 @@ from results.importers.recording import Content
 from results.importers.runs import counters, series as logged
 from results.importers.runs.log import Log, integer, look_up, number, product, word
 from results.importers.runs.run_map import Metric, RunMap
-from results.importers.runs.series import NO_ROWS, Series
-from results.importers.untrusted import Unusable, brief
+from results.importers.runs.series import NO_ROWS, Curves, Series
+from results.importers.untrusted import Unusable
 from results.plans.recorded import RUNS, Recorded
 from results.plans.search_space import SearchSpace
 from results.plans.study import SHARES
@@ -50,8 +50,8 @@ class Run(NamedTuple):
     seed: int | None
     metaparameters: Mapping[str, float]
     steps: int
-    metrics: Mapping[str, Series]
-    logged: Mapping[str, Series]
+    metrics: Curves
+    logged: Curves
     left_out: Counter[str]
     status: str
     reason: str | None
@@ -90,18 +90,15 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
       raw: whether to keep all logged rows of a metric. By default, dense metrics are averaged.
     """
     counters.check(log, run_map)
-    if log.series:
-        ordered = dict(logged.oldest_first({**log.series, "": log.rows}))
-        log = log._replace(rows=ordered.pop(""), series=ordered)
-    logged_metrics = [metric for metric in run_map.metrics if metric.tag in log.series]
-    whole = {metric.name: _as_error(log.series[metric.tag], metric) for metric in logged_metrics}
-    if not whole:
-        names = ", ".join(brief(name)[1:-1] for name in log.names[:8]) or "no columns"
-        raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {names}")
+    series = dict(logged.oldest_first({**log.series, "": log.rows})) if log.series else {"": log.rows}
+    log = log._replace(rows=series.pop(""), series=series)
+    errors = {metric.name: _as_error(series[metric.tag], metric) for metric in run_map.metrics if metric.tag in series}
+    if not errors:
+        raise Unusable(f"has no {' or '.join(run_map.names_by_tag())}. It has {log.first_names or 'no columns'}")
     metrics, left_out, smooth = {}, Counter[str](), []
-    for name, every in whole.items():
-        metrics[name], others = logged.without_restarts(every)
-        left_out.update(others)
+    for name, rows in errors.items():
+        metrics[name], dropped = logged.without_restarts(rows)
+        left_out.update(dropped)
         if not raw:
             metrics[name], was_averaged = logged.averaged(metrics[name])
             if was_averaged:
@@ -112,8 +109,8 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     ]
     if smooth:
         notes.append(f"{' and '.join(smooth)} averaged over windows")
-    rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda each: len(each.step))
-    steps = int(max(logged.without_restarts(each)[0].step[-1] for each in (rows, *metrics.values())))
+    rows = log.rows if len(log.rows.step) else max(metrics.values(), key=lambda curve: len(curve.step))
+    steps = int(max(logged.without_restarts(curve)[0].step[-1] for curve in (rows, *metrics.values())))
     status, reason = _ending(log, run_map, metrics, rows, steps)
     if reason == "lost":
         notes.append(f"ended before step {integer('budget', run_map.budget, log, 1)}")
@@ -121,69 +118,62 @@ def of_log(log: Log, run_map: RunMap, *, raw: bool = False) -> Run:
     if includes_evaluations:
         notes.append("seconds per step include evaluations")
     return Run(
-        name=log.name,
-        study=_study(log, run_map, raw=raw),
-        seed=integer("seed", run_map.seed, log, 0, 2**32 - 1),
-        metaparameters={name: number(name, field, log) for name, field in run_map.metaparameters.items()},
-        steps=steps,
-        metrics=metrics,
-        logged=whole,
-        left_out=left_out,
-        status=status,
-        reason=reason,
-        seconds=seconds,
-        device_kind=None if run_map.device_kind is None else untrusted.text(str(look_up(run_map.device_kind, log))),
-        device_count=product("device_count", run_map.device_count, log) if run_map.device_count else None,
-        notes=tuple(notes),
+        log.name,
+        _study(log, run_map, raw=raw),
+        integer("seed", run_map.seed, log, 0, 2**32 - 1),
+        {name: number(name, field, log) for name, field in run_map.metaparameters.items()},
+        steps,
+        metrics,
+        errors,
+        left_out,
+        status,
+        reason,
+        seconds,
+        None if run_map.device_kind is None else untrusted.text(str(look_up(run_map.device_kind, log))),
+        product("device_count", run_map.device_count, log) if run_map.device_count else None,
+        tuple(notes),
     )
 
 
 def _as_error(rows: Series, metric: Metric) -> Series:
     """Converts logged values to an error. Raises Unusable for impossible values."""
-    value = rows.value / 100 if metric.percent else rows.value
-    value = recording.complement(value) if metric.complement else value
-    kind = metric.name.partition("_")[2]
-    above = 1.0 if kind in SHARES else math.inf
-    with np.errstate(invalid="ignore"):
-        wrong = np.isfinite(value) & ((value < 0) | (value > above))
+    errors = rows.value / 100 if metric.percent else rows.value
+    errors = recording.complement(errors) if metric.complement else errors
+    is_share = metric.name.partition("_")[2] in SHARES
+    wrong = np.isfinite(errors) & ((errors < 0) | (is_share & (errors > 1)))
     if wrong.any():
         i = int(np.argmax(wrong))
-        range_ = "from 0 to 1" if above == 1 else "0 or more"
-        hint = "" if metric.percent or kind not in SHARES else f" If it is a percentage, write {metric} / 100."
+        limits = "from 0 to 1" if is_share else "0 or more"
+        hint = f" If it is a percentage, write {metric} / 100." if is_share and not metric.percent else ""
         raise Unusable(
-            f"has {metric.name} {value[i]:g} at step {rows.step[i]:,}, but it must be {range_}: the map has "
+            f"has {metric.name} {errors[i]:g} at step {rows.step[i]:,}, but it must be {limits}: the map has "
             f"{metric}.{hint}"
         )
-    return rows._replace(value=value)
+    return rows._replace(value=errors)
 
 
-def _ending(
-    log: Log, run_map: RunMap, metrics: Mapping[str, Series], rows: Series, steps: int
-) -> tuple[str, str | None]:
+def _ending(log: Log, run_map: RunMap, metrics: Curves, rows: Series, steps: int) -> tuple[str, str | None]:
     """Returns the status and the reason. Complete runs may end up to one logging interval before their budget."""
     if any(not np.isfinite(rows.value[-1]) for rows in metrics.values()):
         return "INFEASIBLE", None
     stated = [target for target in run_map.targets if target.metric in metrics]
     if stated and all(target.reached(metrics[target.metric].value).any() for target in stated):
         return "COMPLETE", None
-    budget = integer("budget", run_map.budget, log, 1)
-    logged_at = np.unique(rows.step)
-    spacing = float(np.median(np.diff(logged_at))) if len(logged_at) > 1 else 0.0
-    if budget is not None and steps + max(spacing, 1) < budget:
-        return "INCOMPLETE", "lost"
-    return "COMPLETE", None
+    budget, gaps = integer("budget", run_map.budget, log, 1), np.diff(np.unique(rows.step))
+    if budget is None or steps + max(np.median(gaps) if len(gaps) else 0, 1) >= budget:
+        return "COMPLETE", None
+    return "INCOMPLETE", "lost"
 
 
 def _seconds(log: Log, run_map: RunMap, rows: Series) -> tuple[float | None, bool]:
     """Returns the seconds per step, and whether they include evaluations because every row is an evaluation."""
-    names = run_map.names_by_tag()
-    own = [log.series[tag].step for tag in names if tag in log.series and not names[tag].startswith("train_")]
-    sparse = [step for step in own if len(step) < len(rows.step) / 2 or len(own) == len(run_map.metrics)]
+    evaluated = [metric.tag for metric in run_map.metrics if not metric.name.startswith("train_")]
+    steps = [log.series[tag].step for tag in evaluated if tag in log.series]
+    sparse = [step for step in steps if len(step) < len(rows.step) / 2 or len(steps) == len(run_map.metrics)]
     evaluations = np.unique(np.concatenate([NO_ROWS.step, *sparse]))
-    if len(rows.step) and np.isin(rows.step, evaluations).all():
-        seconds = logged.seconds_per_step(rows, NO_ROWS.step)
-        return seconds, seconds is not None
-    return logged.seconds_per_step(rows, evaluations), False
+    all_evaluated = len(rows.step) > 0 and bool(np.isin(rows.step, evaluations).all())
+    seconds = logged.seconds_per_step(rows, NO_ROWS.step if all_evaluated else evaluations)
+    return seconds, all_evaluated and seconds is not None
 
 
 def _study(log: Log, run_map: RunMap, *, raw: bool) -> Recorded:
@@ -221,61 +211,47 @@ def studies(runs: Sequence[Run]) -> list[tuple[Recorded, list[Run]]]:
 
 def rising(runs: Sequence[Run]) -> list[str]:
     """Returns a line for each metric that takes more steps at larger batch sizes, as if its steps were epochs."""
-    curves = [((run.study.labels, name), run.batch_size, rows) for run in runs for name, rows in run.metrics.items()]
+    curves = grouped(
+        [(run, name) for run in runs for name in run.metrics], lambda curve: (curve[0].study.labels, curve[1])
+    )
     lines = []
-    for (_, metric), group in grouped(curves, lambda curve: curve[0]).items():
-        sizes = [size for _, size, _ in group]
-        small, large = min(sizes), max(sizes)
-        ends = [[rows for _, size, rows in group if size == end] for end in (small, large)]
-        value = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
-        few, many = (min(min(rows.step[rows.value <= value], default=math.inf) for rows in end) for end in ends)
-        if large > small and many > RISE * max(few, 1) and math.isfinite(many):
+    for (_, metric), group in curves.items():
+        sizes = sorted({run.batch_size for run, _ in group})
+        ends = [[run.metrics[metric] for run, _ in group if run.batch_size == size] for size in (sizes[0], sizes[-1])]
+        target = max(min(np.fmin.reduce(rows.value, initial=math.inf) for rows in end) for end in ends)
+        first_step, last_step = (
+            min(min(rows.step[rows.value <= target], default=math.inf) for rows in end) for end in ends
+        )
+        if len(sizes) > 1 and last_step > RISE * max(first_step, 1) and math.isfinite(last_step):
             lines.append(
-                f"{metric} {value:.4g} takes {many:,.0f} steps at a batch size of {large:,}, but {few:,.0f} at "
-                f"{small:,}. If these are epochs, state steps_per_epoch"
+                f"{metric} {target:.4g} takes {last_step:,.0f} steps at a batch size of {sizes[-1]:,}, but "
+                f"{first_step:,.0f} at {sizes[0]:,}. If these are epochs, state steps_per_epoch"
             )
     return lines
 
 
 def content(study: Recorded, numbered: Mapping[int, Run]) -> Content:
     """Returns the tables of a study, given its runs by trial number."""
-    runs = list(numbered.values())
-    names = dict.fromkeys(name for run in runs for name in run.metaparameters)
-    trials: Json = {"trial": list(numbered)}
-    trials |= {name: [getattr(run, name) for run in runs] for name in ("seed", "status", "reason", "steps")}
-    trials |= {name: [run.metaparameters.get(name) for run in runs] for name in names}
-    return Content(study, trials, _measurements(numbered), _about(runs))
-
-
-def _measurements(numbered: Mapping[int, Run]) -> Fields:
-    metrics = dict.fromkeys(name for run in numbered.values() for name in run.metrics)
-    columns: dict[str, list[Any]] = {name: [] for name in ("trial", "step", *metrics)}
+    trials, rows = list[Row](), dict[tuple[int, int], Row]()
     for trial, run in numbered.items():
-        steps = np.unique(np.concatenate([rows.step for rows in run.metrics.values()])).tolist()
-        columns["trial"] += [trial for _ in steps]
-        columns["step"] += steps
-        for name in metrics:
-            rows = run.metrics.get(name, NO_ROWS)
-            values = dict(zip(rows.step.tolist(), rows.value.tolist(), strict=True))
-            columns[name] += [values.get(step) for step in steps]
-    return columns
+        description = {"trial": trial, "seed": run.seed, "status": run.status, "reason": run.reason, "steps": run.steps}
+        trials.append({**description, **run.metaparameters})
+        for name, curve in run.metrics.items():
+            for step, error in zip(curve.step.tolist(), curve.value.tolist(), strict=True):
+                rows.setdefault((trial, step), {"trial": trial, "step": step})[name] = error
+    names = ["trial", "step", *dict.fromkeys(name for run in numbered.values() for name in run.metrics)]
+    measurements = {name: [row.get(name) for row in rows.values()] for name in names}
+    return Content(study, recording.as_columns(trials), measurements, _about(list(numbered.values())))
 
 
 def _about(runs: Sequence[Run]) -> Fields:
     """Returns the columns about the machine: the devices of most runs, and the times of the runs on these devices."""
     devices = [(run.device_kind, run.device_count) for run in runs]
-    kind, count = Counter(devices).most_common(1)[0][0]
-    times = [run.seconds for run in runs if (run.device_kind, run.device_count) == (kind, count) and run.seconds]
-    about: Json = {"device_kind": kind, "device_count": count}
-    if times and count:
+    device = Counter(devices).most_common(1)[0][0]
+    times = [run.seconds for run, device in zip(runs, devices, strict=True) if device == device and run.seconds]
+    about: Json = {"device_kind": device[0], "device_count": device[1]}
+    if times and device[1]:
         steps, seconds = sum(run.steps for run in runs), float(np.median(times))
-        about |= {
-            "emulated": False,
-            "lanes": 1,
-            "lane_strategy": "map",
-            "shards": count,
-            "trial_steps": steps,
-            "train_seconds": seconds * steps,
-            "seconds_per_step": seconds,
-        }
+        about |= {"emulated": False, "lanes": 1, "lane_strategy": "map", "shards": device[1], "trial_steps": steps}
+        about |= {"train_seconds": seconds * steps, "seconds_per_step": seconds}
     return about

@@ -1,7 +1,7 @@
 """Series: a logged metric of a run, without repeated steps and averaged over windows, and seconds per step."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,14 +43,15 @@ class Series(NamedTuple):
         """Returns whether all rows are equal to the first rows of another series."""
         return self.shared(longer) == len(self.step)
 
-    def shared(self, other: "Series") -> int:
+    def shared(self, longer: "Series") -> int:
         """Returns the number of equal rows at the start of two series."""
-        n = min(len(self.step), len(other.step))
-        missing = np.isnan(self.value[:n]) & np.isnan(other.value[:n])
-        equal = (self.step[:n] == other.step[:n]) & ((self.value[:n] == other.value[:n]) | missing)
+        n = min(len(self.step), len(longer.step))
+        missing = np.isnan(self.value[:n]) & np.isnan(longer.value[:n])
+        equal = (self.step[:n] == longer.step[:n]) & ((self.value[:n] == longer.value[:n]) | missing)
         return n if equal.all() else int(np.argmin(equal))
 
 
+Curves: TypeAlias = Mapping[str, Series]  # rows by metric or tag
 NO_ROWS = Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
@@ -59,7 +60,7 @@ def joined(parts: Iterable[Series]) -> Series:
     return Series(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def oldest_first(log: Mapping[str, Series]) -> Mapping[str, Series]:
+def oldest_first(log: Curves) -> Curves:
     """Returns the metrics of a run with their rows in the order of training. Some tools export the newest row first."""
     step = max((rows.step for rows in log.values()), key=len, default=np.zeros(0))
     if len(step) < FEWEST_IN_REVERSE:

@@ -68,7 +68,7 @@ def suggest(path: Folder, out: Path) -> list[str]:
 def _look(path: Folder) -> Layout:
     root = path.parent if path.is_file() else path
     layout = layouts.find(path, root)
-    columns, lines = list[str](), list[str]()
+    columns, lines = [], list[str]()
     for place in layout.places[:LOOKED_AT]:
         if layout.format == TEXT:
             lines = lines or line_patterns.suggest(place.read(root))
@@ -208,8 +208,8 @@ def _batch_size(layout: Layout) -> dict[str, str]:
     length = vocabulary.count(vocabulary.SEQUENCES, layout.entries)
     if length:
         size = untrusted.numeric(layout.entries.get(value.removeprefix("config:"))) or 0
-        whole, rest = divmod(size, untrusted.numeric(layout.entries[length]) or 1)
-        unit = "tokens" if "token" in value or (not rest and whole >= MANY_SEQUENCES) else "sequences"
+        sequences, remainder = divmod(size, untrusted.numeric(layout.entries[length]) or 1)
+        unit = "tokens" if "token" in value or (not remainder and sequences >= MANY_SEQUENCES) else "sequences"
         keys |= {"unit": f"{unit}  # of the batch size: sequences or tokens", "sequence_length": _references(length)}
     return keys
 
@@ -225,7 +225,7 @@ def _metrics(series: Mapping[str, Series | None]) -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
     for tag in sorted(series, key=lambda tag: (KERAS.match(tag) is not None, len(tag))):
         name, rows = line_patterns.metric(tag), series[tag]
-        counted = any(not KERAS.match(other.tag) for other in metrics.values())
+        counted = any(not KERAS.match(metric.tag) for metric in metrics.values())
         if not name or IGNORED.search(tag.lower()) or (counted and KERAS.match(tag)):
             continue
         values = rows.value[np.isfinite(rows.value)] if rows is not None else np.zeros(0)

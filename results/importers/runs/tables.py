@@ -9,13 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
 from results import bounds
-from results.aliases import Fields, Json, Strings
+from results.aliases import Fields, Strings
 from results.bad_input import first_line
 from results.grouping import grouped
-from results.importers import untrusted
+from results.importers import csv_text, untrusted
 from results.importers.runs import vocabulary
 from results.importers.runs.vocabulary import kind
 from results.importers.untrusted import Unusable, brief
@@ -25,7 +24,8 @@ NULLS = ["", "None", "null", "NULL", "NA", "N/A", "<NA>"]  # NaN is a logged val
 LENIENT = json.JSONDecoder()  # loggers write NaN and Infinity
 _WORDS = ("nan", "inf", "infinity", "-inf", "-infinity", "+inf", "+infinity")  # numbers that loggers write as text
 
-Column: TypeAlias = pa.Array | Sequence[Any]
+
+Needed: TypeAlias = Collection[str] | None  # names of the columns to keep if they exist, or None for all
 
 
 class Table(NamedTuple):
@@ -33,7 +33,7 @@ class Table(NamedTuple):
 
     Attributes:
       names: names of all columns.
-      columns: the columns that were asked for.
+      columns: the columns that were asked for: numbers[n], or cells of any type as object[n].
       line: int64[n], number of each row's line in the file, or of the row.
       filled: bool[n], whether a row has a finite number in any column other than counters and times.
       is_text: whether numbers are written as text, as in CSV.
@@ -42,7 +42,7 @@ class Table(NamedTuple):
     """
 
     names: Strings
-    columns: Mapping[str, Column]
+    columns: Mapping[str, np.ndarray]
     line: np.ndarray
     filled: np.ndarray
     is_text: bool = False
@@ -56,36 +56,23 @@ class Table(NamedTuple):
           Unusable: ``strict`` is set, and a cell is a text that is not a number.
         """
         column = self.columns[name]
-        if isinstance(column, pa.Array):
-            if (
-                pa.types.is_integer(column.type)
-                or pa.types.is_floating(column.type)
-                or pa.types.is_decimal(column.type)
-            ):
-                values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-                return values, column.is_valid().to_numpy(zero_copy_only=False)
-            column = column.to_pylist()
-        values, logged = np.full(len(column), np.nan), np.zeros(len(column), bool)
-        for i, cell in enumerate(column):
-            value = number(cell, self.is_text)
-            if value is not None:
-                values[i], logged[i] = value, True
-            elif strict and isinstance(cell, str | bytes):
-                raise Unusable(f"line {self.line[i]:,} has {name} {brief(cell)}, which is not a number")
-        return values, logged
+        if column.dtype != object:
+            return column.astype(np.float64), np.ones(len(column), bool)
+        values = [number(cell, self.is_text) for cell in column]
+        logged = np.array([cell is not None for cell in values], bool)
+        for i in np.flatnonzero(~logged) if strict else ():
+            if isinstance(column[i], str | bytes):
+                raise Unusable(f"line {self.line[i]:,} has {name} {brief(column[i])}, which is not a number")
+        return np.array(values, np.float64), logged
 
     def groups(self, names: Sequence[str]) -> Iterator[tuple[str, "Table"]]:
         """Yields the rows for each combination of values of some columns, in the order of their first rows."""
-        columns = [self.columns[name] for name in names]
-        cells = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
-        keys = [None if None in row else "-".join(map(str, row)) for row in zip(*cells, strict=True)]
+        cells = zip(*(self.columns[name].tolist() for name in names), strict=True)
+        keys = [None if None in row else "-".join(map(str, row)) for row in cells]
         for key, rows in grouped(range(len(keys)), keys.__getitem__).items():
             if key is not None:
-                chosen = {
-                    name: column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[i] for i in rows]
-                    for name, column in self.columns.items()
-                }
-                yield key, self._replace(columns=chosen, line=self.line[rows], filled=self.filled[rows])
+                columns = {name: column[rows] for name, column in self.columns.items()}
+                yield key, self._replace(columns=columns, line=self.line[rows], filled=self.filled[rows])
 
 
 def number(cell: Any, is_text: bool = False) -> float | None:
@@ -102,7 +89,7 @@ def number(cell: Any, is_text: bool = False) -> float | None:
         return None
 
 
-def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line: Sequence[int] | None = None) -> Table:
+def of_rows(rows: Sequence[Fields], needed: Needed = None, line: Sequence[int] | None = None) -> Table:
     """Returns a table of objects.
 
     Args:
@@ -116,18 +103,21 @@ def of_rows(rows: Sequence[Fields], needed: Collection[str] | None = None, line:
     kinds = {name: kind(name) for name in dict.fromkeys(name for row in rows for name in row)}
     if len(kinds) > MOST_COLUMNS:
         raise Unusable(f"has {len(kinds):,} columns")
-    chosen = [name for name, counter in kinds.items() if needed is None or name in needed or counter]
     filled = [
         any(not kinds[name] and isinstance(cell, int | float) and math.isfinite(cell) for name, cell in row.items())
         for row in rows
     ]
-    columns = {name: [row.get(name) for row in rows] for name in chosen}
+    columns = {
+        name: np.fromiter((row.get(name) for row in rows), object)
+        for name, counter in kinds.items()
+        if needed is None or name in needed or counter
+    }
     return Table(tuple(kinds), columns, np.array(line or range(1, len(rows) + 1)), np.array(filled, bool))
 
 
-def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) -> Table:
+def of_json_lines(data: bytes, needed: Needed, *, flat: bool) -> Table:
     """Returns a table of JSON lines. Names in nested objects are joined by slashes if ``flat``, as in Ray's CSV."""
-    rows, numbers = list[Json](), list[int]()
+    rows, numbers = [], []
     for count, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -140,7 +130,7 @@ def of_json_lines(data: bytes, needed: Collection[str] | None, *, flat: bool) ->
     return of_rows(rows, needed, numbers)
 
 
-def of_trainer(data: bytes, needed: Collection[str] | None) -> Table:
+def of_trainer(data: bytes, needed: Needed) -> Table:
     """Returns the log in a Hugging Face trainer_state.json file, with the file's other entries."""
     content = untrusted.json_object(data, LENIENT)
     history = content.pop("log_history", None)
@@ -149,7 +139,7 @@ def of_trainer(data: bytes, needed: Collection[str] | None) -> Table:
     return of_rows(history, needed)._replace(entries=content)
 
 
-def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
+def of_csv(data: bytes, needed: Needed) -> Table:
     """Returns a table of a CSV file. A header that is repeated, as by a logger that was restarted, is left out."""
     if not data.strip():
         raise Unusable("is empty")
@@ -162,16 +152,13 @@ def of_csv(data: bytes, needed: Collection[str] | None) -> Table:
         raise Unusable(f"has {count:,} columns")
     lines = data.split(b"\n")
     lines[1:] = [b"" if line == header else line for line in lines[1:]]
-    convert = pyarrow.csv.ConvertOptions(null_values=NULLS, strings_can_be_null=True)
-    try:
-        table = pyarrow.csv.read_csv(bounds.csv_source(b"\n".join(lines)), convert_options=convert)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unusable(f"cannot be parsed ({brief(first_line(error)[:36])})") from None
+    text = b"\n".join(lines)
+    table = csv_text.read(text, max(len(text), csv_text.BLOCK), null_values=NULLS, strings_can_be_null=True)
     line = np.flatnonzero([bool(line.strip()) for line in lines])[1:] + 1
     return _of_arrow(table, needed, line[: len(table)] if len(line) >= len(table) else None)._replace(is_text=True)
 
 
-def of_parquet(data: bytes, needed: Collection[str] | None) -> Table:
+def of_parquet(data: bytes, needed: Needed) -> Table:
     """Returns a table of a Parquet file."""
     try:
         return _of_arrow(bounds.Parquet(io.BytesIO(data)).read(), needed)
@@ -179,7 +166,7 @@ def of_parquet(data: bytes, needed: Collection[str] | None) -> Table:
         raise Unusable(f"is not a readable Parquet file ({brief(first_line(error)[:36])})") from None
 
 
-def _of_arrow(table: pa.Table, needed: Collection[str] | None, line: np.ndarray | None = None) -> Table:
+def _of_arrow(table: pa.Table, needed: Needed, line: np.ndarray | None = None) -> Table:
     names = [str(name) for name in table.column_names]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -187,8 +174,12 @@ def _of_arrow(table: pa.Table, needed: Collection[str] | None, line: np.ndarray 
     columns, filled = {}, np.zeros(len(table), bool)
     for name, column in zip(names, table.columns, strict=True):
         counter = kind(name)
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64(), safe=False)
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if needed is None or name in needed or counter:
-            columns[name] = column.combine_chunks()
-        if not counter and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            is_full = is_number and not column.null_count
+            columns[name] = column.to_numpy() if is_full else np.fromiter(column.to_pylist(), object)
+        if is_number and not counter:
             filled |= pc.is_finite(column).fill_null(False).to_numpy()
     return Table(tuple(names), columns, np.arange(1, len(table) + 1) if line is None else line, filled)

@@ -11,16 +11,16 @@ import numpy as np
 
 from results.aliases import Fields, Json
 from results.bad_input import BadInput
-from results.importers.runs.series import Series
+from results.importers.csv_text import LAST_STEP
+from results.importers.runs.series import Curves, Series
 from results.importers.untrusted import Unusable
 
 HEAD, TAIL = 12, 4  # bytes before and after the content of a record
 MOST_CHECKED = 1 << 20  # longer records are images or graphs, and checking them would take seconds
 MOST_TAGS = 4096
-LAST_STEP = 2**31 - 1
 
 
-def read(data: bytes) -> tuple[dict[str, Series], Fields]:
+def read(data: bytes) -> tuple[Curves, Fields]:
     """Returns the scalars of an event file by tag, in order, and its hyperparameters.
 
     Raises:
@@ -64,20 +64,20 @@ def read(data: bytes) -> tuple[dict[str, Series], Fields]:
 def _records(data: bytes) -> Iterator[bytes]:
     from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
-    at = 0
-    while at + HEAD <= len(data):
-        length, checksum = struct.unpack_from("<QI", data, at)
-        if masked_crc32c(data[at : at + 8]) != checksum:
-            raise Unusable(f"is damaged at byte {at:,}" if at else "is not an event file")
-        start, end = at + HEAD, at + HEAD + length
+    position = 0
+    while position + HEAD <= len(data):
+        length, checksum = struct.unpack_from("<QI", data, position)
+        if masked_crc32c(data[position : position + 8]) != checksum:
+            raise Unusable(f"is damaged at byte {position:,}" if position else "is not an event file")
+        start, end = position + HEAD, position + HEAD + length
         if end + TAIL > len(data):
             return
         content = data[start:end]
         if length <= MOST_CHECKED and masked_crc32c(content) != struct.unpack_from("<I", data, end)[0]:
             raise Unusable(f"is damaged at byte {start:,}")
         yield content
-        at = end + TAIL
-    if not at:
+        position = end + TAIL
+    if not position:
         raise Unusable("is empty" if not data else "is not an event file")
 
 
@@ -108,5 +108,5 @@ def _hyperparameters(content: bytes) -> Fields:
     except DecodeError:
         raise Unusable("has damaged hyperparameters") from None
     kinds = {"number_value", "string_value"}
-    found = ((name, each, each.WhichOneof("kind")) for name, each in started.items())
-    return {name: getattr(each, kind) for name, each, kind in found if kind in kinds}
+    parameters = ((name, parameter, parameter.WhichOneof("kind")) for name, parameter in started.items())
+    return {name: getattr(parameter, kind) for name, parameter, kind in parameters if kind in kinds}

@@ -37,15 +37,15 @@ def rows(data: bytes, patterns: Sequence[str]) -> tuple[list[Json], int]:
     All patterns are tried on every line, and their values are in one row: numbers as floats, and words.
     """
     expressions = [compile_pattern(pattern) for pattern in patterns]
-    found, skipped = list[Json](), 0
+    table, skipped = [], 0
     for line in data.decode("utf-8", "replace").splitlines():
         matches = [expression.search(line) for expression in expressions if len(line) <= LONGEST]
         row = {name: _cell(text) for match in matches if match for name, text in match.groupdict().items()}
         if row:
-            found.append(row)
+            table.append(row)
         elif line.strip():
             skipped += 1
-    return found, skipped
+    return table, skipped
 
 
 def _cell(text: str) -> float | str:

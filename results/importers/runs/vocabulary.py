@@ -73,9 +73,9 @@ def first(words: str, names: Iterable[str]) -> str:
 def key(words: str, entries: Fields) -> str:
     """Returns the first entry of a config that is named like one of the words and is not about evaluations."""
     training = [name for name in entries if not _EVALUATION.search(name.lower())]
-    whole = {re.sub(r"\.(name|type|train|training)$", "", name): name for name in training}
+    shortened = {re.sub(r"\.(name|type|train|training)$", "", name): name for name in training}
     words = " ".join(word for word in words.split() if len(word) > 1)
-    return first(words, training) or whole.get(first(words, whole), "")
+    return first(words, training) or shortened.get(first(words, shortened), "")
 
 
 def count(words: str, entries: Fields) -> str:
@@ -89,20 +89,20 @@ def batch_factors(entries: Fields) -> tuple[list[str], str]:
 
     The list is empty if the config does not determine the batch size.
     """
-    whole, part, size = (count(words, entries) for words in (GLOBAL, PER_DEVICE, NAMES["batch_size"]))
-    if whole or (part and _last(size) == "train_batch_size"):
-        return [whole or size], ""
-    if not (part or size):
+    total, per_device, size = (count(words, entries) for words in (GLOBAL, PER_DEVICE, NAMES["batch_size"]))
+    if total or (per_device and _last(size) == "train_batch_size"):
+        return [total or size], ""
+    if not (per_device or size):
         return [], ""
     replicas, accumulated = count(REPLICAS, entries), count(ACCUMULATION, entries)
     split = [name for name in entries if _MODEL_PARALLEL.fullmatch(_last(name)) and entries[name] not in (1, "1")]
     if split and not replicas:
-        return [], f"{part or size} times the number of copies of the model and of accumulated batches"
+        return [], f"{per_device or size} times the number of copies of the model and of accumulated batches"
     devices = [replicas] if replicas else device_factors(entries)
-    factors = [name for name in (part or size, *devices, accumulated) if name]
+    factors = [name for name in (per_device or size, *devices, accumulated) if name]
     unseen = [] if devices else ["the number of devices"]
     unseen += [] if accumulated else ["the number of accumulated batches"]
-    if not part and len(factors) > 1:
+    if not per_device and len(factors) > 1:
         return factors, f"if {size} is already the global batch size, write only that"
     return factors, f"if it is per device, add {' and '.join(unseen)}" if unseen else ""
 
@@ -126,14 +126,14 @@ def entries_of(config: Fields) -> Json:
     }
 
 
-def flat(content: Fields, separator: str, within: str = "") -> Json:
+def flat(content: Fields, separator: str, prefix: str = "") -> Json:
     """Returns the single values of nested objects. Their names are joined by a separator."""
     cells: Json = {}
     for name, value in content.items():
         cells |= (
-            flat(value, separator, f"{within}{name}{separator}")
+            flat(value, separator, f"{prefix}{name}{separator}")
             if isinstance(value, dict)
-            else {f"{within}{name}": value}
+            else {f"{prefix}{name}": value}
         )
     return cells
 

@@ -155,14 +155,14 @@ def test_kinds_of_device_never_share_a_curve(put, folder):
         put({"device_kind": kind}, cores=cores)
     found = core_counts.curves(factorizations.load(folder))
     assert [curve.cores.tolist() for curve in found] == [[1, 2], [4, 8]]
-    assert [core_counts.of_curve(curve).verdict for curve in found] == ["not_identified"] * 2
+    assert [curve.verdict for curve in found] == ["not_identified"] * 2
 
 
 def test_curves_that_look_alike_say_what_differs(put, folder):
     for cores in (1, 2):
         put(cores=cores)
         put(cores=cores, seed=1, dataset_options={"rows": 3000, "links": 20_000}, dataset_version="other")
-    core_fits = [core_counts.of_curve(curve) for curve in core_counts.curves(factorizations.load(folder))]
+    core_fits = core_counts.curves(factorizations.load(folder))
     assert sorted(one.reason.partition(";")[0] for one in core_fits) == ["rows=1,000, seed=0", "rows=3,000, seed=1"]
 
 
@@ -219,4 +219,4 @@ def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, cli):
     text = cli("epochs", "--store", folder, "--fit")[1]
     assert "law misfits\n" in text and f"row 1: {words}; " in text
     (curve,) = core_counts.curves(factorizations.load(folder))
-    assert scaling_figures.verdict(core_counts.of_curve(curve)).splitlines()[-1] == words
+    assert scaling_figures.verdict(curve).splitlines()[-1] == words

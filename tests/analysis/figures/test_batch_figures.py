@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from analysis.figures import batch_figures, learning_curves, summaries
-from analysis.fitting import curve_fits, fits
+from analysis.fitting import curve_fits, fits, points_file
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.extents import Extent
 from analysis.fitting.shapes import Check
@@ -251,7 +251,7 @@ def test_the_command_writes_pages(swept: Path, tmp_path: Path, cli: Callable[...
 
 def answer(pays: Extent, doubted: str = "") -> LabelledFit:
     """An answer with this extent. A check of the assumption ``doubted`` failed."""
-    points_fit = fits.of_steps(pd.Series(2.0 ** np.arange(11)), pd.Series(50 * (1 + 64 / 2.0 ** np.arange(11))))
+    points_fit = points_file.of_steps(pd.Series(2.0 ** np.arange(11)), pd.Series(50 * (1 + 64 / 2.0 ** np.arange(11))))
     assert points_fit.extents and points_fit.fit
     checks = (Check(doubted, "seen", "doubt"),) if doubted else ()
     extents = points_fit.extents._replace(pays=pays)
@@ -275,7 +275,7 @@ def test_an_answer_in_doubt_is_hollow_and_dashed_and_says_so(doubted: str) -> No
     one = answer(PAYS, doubted)
     of_search = doubted in fits.OF_SEARCH  # doubts about the shape do not concern answers for any shape
     words = "100 [64.6, 245]" + ", in doubt" * of_search
-    assert fits.pays_in_words(one.points_fit) == fits.extents_in_words(one.points_fit)[0] == words
+    assert one.points_fit.pays_in_words == one.points_fit.extents_in_words[0] == words
     figure = Figure()
     ax = figure.add_subplot()
     draw.batch_size_axes(ax, [1, 1024], [50, 3250], "tokens")

@@ -12,7 +12,7 @@ from matplotlib.text import Annotation
 from scipy import optimize
 
 from analysis.figures import forest_figures, registry
-from analysis.payoff import answers
+from analysis.payoff import answers, subjects
 from analysis.plotting import picture
 
 from ..conftest import Ran, plan, publish
@@ -24,7 +24,7 @@ WITHIN = 1.1  # factor between estimates: the plain fit below has one shape of k
 
 @pytest.fixture(scope="module")
 def rows():
-    return forest_figures.rows(answers.answers(answers.of_paper("shallue2018")))
+    return forest_figures.rows(answers.answers(subjects.of_paper("shallue2018")))
 
 
 @pytest.fixture(scope="module")

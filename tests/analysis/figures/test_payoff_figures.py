@@ -9,8 +9,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.figures import payoff_figures
-from analysis.fitting import fits
-from analysis.payoff import answers, step_times
+from analysis.fitting import points_file
+from analysis.payoff import answers, step_times, subjects
 from analysis.payoff.step_times import MEASURED, StepTimes
 from analysis.plotting import picture, ticks
 
@@ -25,11 +25,11 @@ def in_our_look():
 
 def drawn(unit=1.0, gain=0.2):
     """The picture of a curve whose steps were timed on one device: measured there, predicted on more."""
-    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
     width, one = np.full(len(SIZES), 0.05), np.ones(len(SIZES))
     seconds = unit * (0.1 + 1e-3 * SIZES)
     times = StepTimes("X", MEASURED, "", one, SIZES, seconds, width, width, np.zeros(2))
-    subject = answers.Subject({"dataset": "d"}, "d", points_fit, (), (times,))
+    subject = subjects.Subject({"dataset": "d"}, "d", points_fit, (), (times,))
     (one,) = payoff_figures.pictures(answers.answers([subject], gain))
     return one.figure
 
@@ -89,13 +89,13 @@ def test_measured_and_predicted_are_lines_of_their_own():
 
 
 def test_published_times_have_marks_and_a_line_of_their_own():
-    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(50 * (1 + 64 / SIZES)))
     width, seconds = np.full(len(SIZES), 0.05), np.full(len(SIZES), 0.1)
     times = [
         StepTimes("X", basis, "", SIZES, SIZES, factor * seconds, width, width, np.zeros(2))
         for basis, factor in zip(step_times.BASES, (1, 3, 9), strict=True)
     ]
-    subject = answers.Subject({"dataset": "d"}, "d", points_fit, (), tuple(times))
+    subject = subjects.Subject({"dataset": "d"}, "d", points_fit, (), tuple(times))
     (one,) = payoff_figures.pictures(answers.answers([subject]))
     told = [text.get_text().split(":")[0].split()[0] for text in one.figure.legends[0].get_texts()]
     assert told == [*step_times.BASES, "perfect"]

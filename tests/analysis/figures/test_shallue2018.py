@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis import workload_studies
-from analysis.figures import definitions, registry, shallue2018
+from analysis.figures import definitions, paper_workloads, registry, shallue2018
 from analysis.fitting import curve_fits
 from analysis.plotting import steps
 from analysis.plotting.picture import Picture, Skipped
@@ -16,7 +16,7 @@ from results import store
 from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.answers import Rule
-from sweeps import overrides, planning
+from sweeps import choices, overrides, planning
 
 from ..conftest import Ran, plan, publish
 
@@ -52,15 +52,15 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
 
 @pytest.mark.slow
 def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
-    for preset in overrides.united("shallue2018/all"):
+    for preset in choices.united("shallue2018/all"):
         line = [f"+experiment={preset}", "batch_size=64", "trials=1", "-m", f"store={tmp_path}"]
         (study,) = planning.request(overrides.command_line(line)).studies
         assert isinstance(study, BatchStudy)
         drawn = dict.fromkeys(study.space, (0.5,))
         publish(tmp_path, study, {0: Ran([(1, 0.5)])}, (study.targets[0].metric,), drawn)
-    ours = shallue2018.name_workloads(workload_studies.of_store(tmp_path))
+    ours = paper_workloads.PaperWorkloads(workload_studies.of_store(tmp_path))
     every = [one for panels in definitions.figures().values() for members in panels.values() for one in members]
-    found = {one.workload: shallue2018._workload(ours, one) for one in every}
+    found = {one.workload: ours.find(one) for one in every}
     assert [workload for workload, studies in found.items() if studies is None] == []
     assert len({id(studies) for studies in found.values()}) == len(found)  # each its own
     name = ("simple_cnn_base", "nesterov_momentum")
@@ -71,7 +71,7 @@ def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", sorted(definitions.TITLES))
 def test_every_panel_is_drawn_with_every_line(held: list[workload_studies.WorkloadStudies], number: int) -> None:
-    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
     panels = definitions.figures()[number]
     axes = picture.figure.axes
@@ -127,7 +127,7 @@ def test_an_average_precision_is_turned_back(held: list[workload_studies.Workloa
 
 def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workload_studies.WorkloadStudies]) -> None:
     some = [one for one in held if one.optimizer == "nesterov_momentum" and one.dataset in ("mnist", "cifar_10")]
-    made = list(shallue2018.figure(shallue2018.name_workloads(some), 4))
+    made = list(shallue2018.figure(paper_workloads.PaperWorkloads(some), 4))
     told = [str(one) for one in made if isinstance(one, Skipped)]
     assert told == [
         "shallue2018/figure4, panel 'Simple CNN on MNIST': not in the store: mnist/simple_cnn_base/sgd, "
@@ -139,7 +139,7 @@ def test_what_is_missing_is_named_a_line_each(paper: Any, held: list[workload_st
     picture = made[-1]
     assert not isinstance(picture, Skipped)
     assert [has_data(ax) for ax in picture.figure.axes] == [True, False, True]
-    (missing,) = map(str, shallue2018.figure(shallue2018.name_workloads(some), 10))
+    (missing,) = map(str, shallue2018.figure(paper_workloads.PaperWorkloads(some), 10))
     assert missing.startswith("shallue2018/figure10: its workloads are not in the store: lm1b/transformer_wide/")
 
 
@@ -174,7 +174,7 @@ def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: An
             targets=(target,),
         )  # fmt: skip
         publish(folder, study, {0: Ran([(9, 0.5), (10 + 1024 // size, 0.01)])}, ["validation_error"])
-    *told, picture = shallue2018.figure(shallue2018.name_workloads(workload_studies.of_store(folder)), 1)
+    *told, picture = shallue2018.figure(paper_workloads.PaperWorkloads(workload_studies.of_store(folder)), 1)
     assert len(told) == 8
     assert not isinstance(picture, Skipped)
     assert [has_data(ax) for ax in picture.figure.axes] == [True] + 8 * [False]
@@ -197,7 +197,7 @@ def test_a_batch_size_that_all_are_relative_to_may_be_missing(
     others = [one for one in held if one.dataset == "mnist" and one.model.startswith("fc") and one is not mnist]
     told = [
         str(one)
-        for one in shallue2018.figure(shallue2018.name_workloads([cut, *others]), 3)
+        for one in shallue2018.figure(paper_workloads.PaperWorkloads([cut, *others]), 3)
         if isinstance(one, Skipped)
     ]
     assert (
@@ -208,7 +208,7 @@ def test_a_batch_size_that_all_are_relative_to_may_be_missing(
 
 @pytest.mark.parametrize("number", [1, 3, 4, 8])
 def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies], number: int) -> None:
-    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
     for ax in picture.figure.axes:
         (lines,) = [own for own in definitions.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
@@ -222,7 +222,7 @@ def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies],
 def test_legends_say_what_is_goal_and_what_pays_up_to(
     held: list[workload_studies.WorkloadStudies], number: int
 ) -> None:
-    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
     for ax in picture.figure.axes:
         legend = ax.get_legend()
@@ -243,7 +243,7 @@ def test_steps_are_drawn_at_the_first_evaluation(
     paper: Any, held: list[workload_studies.WorkloadStudies], number: int, title: str
 ) -> None:
     """The notebook takes the first evaluated step, and divides it by that of the reference batch size."""
-    (picture,) = shallue2018.figure(shallue2018.name_workloads(held), number)
+    (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
     (ax,) = [ax for ax in picture.figure.axes if ax.get_title(loc="left") == title]
     (members,) = [own for own in definitions.figures()[number].values() if own[0].title == title]

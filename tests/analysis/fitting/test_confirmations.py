@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from analysis.fitting import confirmations, selection_bias
+from analysis.fitting import confirmations
 from analysis.fitting.confirmations import Confirmed
 from analysis.trials import trials
 from results import store
@@ -22,6 +21,7 @@ from results.storage.commits import read_table
 from results.storage.compaction import TABLES, Piece
 
 from ..conftest import ERROR, Ran, plan, publish
+from . import selection_bias
 
 
 def crossing(*steps: float) -> Ran:
@@ -208,16 +208,3 @@ def test_what_reports_is_unbiased_where_all_configurations_are_equal(top: int) -
     if top > 1:
         assert bias["median that chose"] < 0.95
         assert np.mean([one.chosen == one.best for one in found]) == pytest.approx(1 / top, abs=0.08)
-
-
-def test_ratios_are_summed_up_over_all_and_by_data_set() -> None:
-    rows = [("a", 1, 2.0), ("a", 16, 4.0), ("a", 32, 1.0), ("b", 64, 3.0), ("b", 8, math.inf)]
-    table = pd.DataFrame(rows, columns=["dataset", "batch_size", "ratio"]).assign(same=[True, False, True, True, True])
-    found = selection_bias.summary(table)
-    assert list(found.index) == ["a", "b", selection_bias.ALL]
-    assert list(found.columns) == list(selection_bias.SUMMARY)
-    assert found["studies"].tolist() == [3, 2, 5]
-    assert found["never"].tolist() == [0, 1, 1]
-    assert found["ratio"].tolist() == [2, 3, 2.5]
-    assert found.loc[selection_bias.ALL, ["small", "large"]].tolist() == [3, 2]
-    assert found["same"].tolist() == [2 / 3, 1, 0.8]

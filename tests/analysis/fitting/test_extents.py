@@ -12,6 +12,7 @@ from analysis.fitting import (
     curve_fits,
     extent_coverage,
     extents,
+    fit_tables,
     fits,
     narrowing,
     narrowing_simulation,
@@ -254,10 +255,10 @@ def test_the_command_prints_widths_after_more_trials(cli, monkeypatch):
 
 def test_fit_prints_the_trials_that_halve_an_interval():
     table = pd.DataFrame({"pays_halved_by": [np.nan, 4, 5, np.nan], "efficient_halved_by": [9, 10, np.inf, np.nan]})
-    (note,) = fits.what_to_pay_for(table)
+    (note,) = fit_tables.what_to_pay_for(table)
     assert note.startswith(
         "halving the interval takes about 4.5 × the trials for pays up to and about 10 × the trials for efficient up "
         "to (median of 2 and 3 curves)"
     )
-    assert "more than 32 × the trials for efficient" in fits.what_to_pay_for(table[2:])[0]
-    assert fits.what_to_pay_for(table[3:]) == []
+    assert "more than 32 × the trials for efficient" in fit_tables.what_to_pay_for(table[2:])[0]
+    assert fit_tables.what_to_pay_for(table[3:]) == []

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import curve_fits, curves, fits
+from analysis.fitting import curve_fits, curves, fit_tables, fits, points_file
 from analysis.trials import steps
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
@@ -216,7 +216,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
     rows[0], rows[3] = "1,", "8,"
     file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows]))
-    (row,) = fits.table(*fits.of_file(file)).to_dict("records")
+    (row,) = fit_tables.table(*points_file.of_file(file)).to_dict("records")
     assert row["verdict"] == "identified"
     assert row["reason"].endswith("left out: batch sizes 1, 8, at which no trial reached the target")
 
@@ -224,7 +224,7 @@ def test_points_alone_make_one_curve_and_gaps_are_named(tmp_path):
 def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
     _, out, _ = cli("steps", "--store", swept, "--csv")
     from_points, from_store = (
-        fits.table(*fits.of_file(write_points(tmp_path, out))),
+        fit_tables.table(*points_file.of_file(write_points(tmp_path, out))),
         curve_fits.table(swept).drop(columns=list(curve_fits.COLUMNS)),
     )
     assert list(from_points.columns) == list(from_store.columns)
@@ -235,7 +235,7 @@ def test_what_steps_writes_can_be_fitted(swept, cli, tmp_path):
 def test_the_same_batch_size_twice_is_refused(tmp_path):
     rows = [f"{size},{steps}" for size, steps in zip(SIZES, STEPS, strict=True)]
     file = write_points(tmp_path, "\n".join(["batch_size,steps", *rows, rows[2]]))
-    (row,) = fits.table(*fits.of_file(file)).to_dict("records")
+    (row,) = fit_tables.table(*points_file.of_file(file)).to_dict("records")
     assert (row["verdict"], row["reason"].split("; ")[-1]) == (
         "not_identified",
         "several rows at batch size 4: add a column that separates their curves",

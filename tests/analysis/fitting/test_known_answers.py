@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 
 import results.__main__ as results_cli
-from analysis.fitting import noisy_quadratic
+from analysis import releases
 from results import store as stores
 from results.plans.batch_study import BatchStudy
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 
 from ..conftest import plan
+from . import noisy_quadratic
 
 ROOT = Path(__file__).parents[3]
 MLPERF = pd.read_csv(Path(__file__).with_name("mlperf_rcp_values.csv"), dtype=str, keep_default_na=False)
@@ -168,6 +169,24 @@ def test_the_knee_scales_with_the_noise() -> None:
     assert critical == pytest.approx(37.7, rel=0.02)  # of learning rates from 0.01 on
     assert noisy_quadratic.critical_batch_size(quadratic(256, noise=2.0), 32) == pytest.approx(4 * critical, rel=1e-6)
     assert noisy_quadratic.critical_batch_size(quadratic(16), None) == pytest.approx(61.7, rel=0.01)
+
+
+def test_answers_in_the_notebook_are_those_of_the_closed_form() -> None:
+    truths = pd.read_csv(releases.ROOT / "analysis" / "notebooks" / "noisy_quadratic.csv", index_col="answer")
+    studies = {
+        commit.study.batch_size: commit.study
+        for commit in stores.catalogue(releases.release())
+        if commit.study.labels[:1] == ("noise",) and commit.study.optimizer == "sgd"
+    }
+    assert list(truths) == ["critical batch size", *map(str, sorted(studies))]
+    for answer, trials in {"by expectation": None, "best of 64": 64}.items():
+        row = truths.loc[answer]
+        critical = noisy_quadratic.critical_batch_size(studies[1], trials)
+        assert row["critical batch size"] == pytest.approx(critical, rel=1e-6)
+        for size in (1, 1024):
+            study = studies[size]
+            steps = noisy_quadratic.best_of(study, trials) if trials else noisy_quadratic.least_steps(study)
+            assert row[str(size)] == pytest.approx(steps, rel=1e-6)
 
 
 def test_nothing_is_claimed_of_other_workloads() -> None:

@@ -87,7 +87,7 @@ def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space
     np.testing.assert_allclose(luck, np.broadcast_to(luck[0], luck.shape), atol=1e-3)
     points_fit = fits.of_points(points)
     assert "all batch sizes tried the same points: the interval allows for their shared luck" in points_fit.reason
-    assert "points" in fits.doubts(points_fit)
+    assert "points" in points_fit.doubts
 
 
 def test_points_of_its_own_are_not_taken_for_shared_ones(folder):

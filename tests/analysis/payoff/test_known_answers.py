@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import fits, regimes
-from analysis.payoff import answers, time_to_target
+from analysis.fitting import points_file, regimes
+from analysis.payoff import answers, subjects, time_to_target
 from analysis.payoff.step_times import MEASURED, StepTimes
 
 SIZES = 2.0 ** np.arange(13)
@@ -218,7 +218,7 @@ def test_a_curve_of_one_side_has_an_answer_of_one_side():
 def test_where_the_shape_is_refused_nothing_two_sided_is_said():
     steps = 1000 * SIZES**-0.6  # no slope of -1 anywhere
     noisy = steps * np.exp(np.random.default_rng(0).normal(0, 0.01, len(SIZES)))
-    points_fit = fits.of_steps(pd.Series(SIZES), pd.Series(noisy))
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(noisy))
     assert points_fit.verdict in ("at_least", "not_identified")
     curves = time_to_target.step_curves(points_fit.fit)
     same = times(np.full(len(SIZES), 0.1), 0.02)
@@ -226,7 +226,7 @@ def test_where_the_shape_is_refused_nothing_two_sided_is_said():
 
 
 def subject(steps, sizes=SIZES):
-    return answers.Subject({}, "d", fits.of_steps(pd.Series(sizes), pd.Series(steps)), ())
+    return subjects.Subject({}, "d", points_file.of_steps(pd.Series(sizes), pd.Series(steps)), ())
 
 
 def alone(tmp_path, sizes, seconds, width=1.001):
@@ -258,16 +258,19 @@ def test_an_answer_does_not_depend_on_which_batch_sizes_were_timed(tmp_path):
     for count in range(2, len(rows) + 1):
         for sizes in map(np.array, itertools.combinations(rows, count)):
             (found,) = answers.answers([one], measured=alone(tmp_path, sizes, fixed_and_each(sizes)))
-            if found.predicted is None:
+            if "predicted" not in found.pay_offs:
                 continue
-            pay_off, truth = found.predicted, true[np.searchsorted(SIZES, found.predicted.devices)]
+            pay_off, truth = (
+                found.pay_offs["predicted"],
+                true[np.searchsorted(SIZES, found.pay_offs["predicted"].devices)],
+            )
             assert ((pay_off.low <= truth) & (truth <= pay_off.high)).all(), sizes
             assert not (pay_off.last.low > last or pay_off.last.high < last), (sizes, pay_off.last)
             if pay_off.last.verdict == "identified":
                 assert pay_off.last.low <= pay_off.last.best <= pay_off.last.high
             said.append(pay_off.last.verdict)
     (found,) = answers.answers([one], measured=alone(tmp_path, SIZES, fixed_and_each(SIZES)))
-    assert (found.predicted.last.verdict, found.predicted.last.best) == ("identified", last)
+    assert (found.pay_offs["predicted"].last.verdict, found.pay_offs["predicted"].last.best) == ("identified", last)
     assert said.count("not_identified") < len(said) / 2  # subsets that say something
 
 
@@ -277,10 +280,10 @@ def test_gains_of_one_curve_do_not_waver_with_the_batch_sizes_that_were_timed(tm
 
     sizes = np.array([1.0, 4, 8, 16, 64, 128, 512, 1024, 4096])
     (found,) = answers.answers([subject(steps(SIZES))], measured=alone(tmp_path, sizes, fixed_and_each(sizes)))
-    numbers = found.predicted.devices
+    numbers = found.pay_offs["predicted"].devices
     assert numbers.tolist() == SIZES.tolist()
     true = np.array(soonest(steps, numbers))
-    np.testing.assert_allclose(found.predicted.gains.best, true[:-1] / true[1:], rtol=0.03)
+    np.testing.assert_allclose(found.pay_offs["predicted"].gains.best, true[:-1] / true[1:], rtol=0.03)
 
 
 def test_only_bounds_hold_in_a_gap(tmp_path):
@@ -289,7 +292,7 @@ def test_only_bounds_hold_in_a_gap(tmp_path):
     sizes = np.array([1.0, 2.0, 2048.0, 4096.0])
     file = alone(tmp_path, sizes, fixed_and_each(sizes))
     (found,) = answers.answers([subject(steps)], measured=file)
-    assert found.predicted.last.verdict == "at_most" and found.predicted.last.high >= 32
+    assert found.pay_offs["predicted"].last.verdict == "at_most" and found.pay_offs["predicted"].last.high >= 32
     (note,) = [note for note in found.notes if "between" in note]
     assert note == "no batch size was timed on 1 device between 2 and 2,048, so only bounds hold between them"
 
@@ -317,12 +320,12 @@ def test_gains_of_predicted_times_keep_an_error_of_their_own(tmp_path, cli):
     points = write(tmp_path / "points.csv", batch_size=SIZES, steps=2.0**22 / SIZES)
     for width, own in ((2.0, 1.12), (1.05, 1.05)):
         rows = step_times(tmp_path / "p.csv", SIZES, SIZES, np.full(len(SIZES), 0.1), width, basis="predicted")
-        (found,) = answers.answers(answers.of_file(points), predicted=rows)
-        gains = found.predicted.gains
+        (found,) = answers.answers(subjects.of_file(points), predicted=rows)
+        gains = found.pay_offs["predicted"].gains
         np.testing.assert_allclose(gains.best, 2, rtol=0.01)
         np.testing.assert_allclose(gains.high / gains.best, own**2**0.5, rtol=0.01)
         np.testing.assert_allclose(gains.low / gains.best, own ** -(2**0.5), rtol=0.01)
-        seconds = found.predicted.high / found.predicted.seconds
+        seconds = found.pay_offs["predicted"].high / found.pay_offs["predicted"].seconds
         np.testing.assert_allclose(seconds, width, rtol=0.01)
 
 

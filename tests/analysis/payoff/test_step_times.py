@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.payoff import answers, step_times, time_files
+from analysis.payoff import answers, step_times, subjects, time_files
 from analysis.payoff.step_times import MEASURED, PREDICTED
 from results import store
 from results.bad_input import BadInput
@@ -190,10 +190,10 @@ def test_between_batch_sizes_that_were_timed_seconds_are_interpolated_with_bound
 
 
 def test_rows_have_to_say_whose_they_are(tmp_path, swept, cli):
-    subjects = answers.of_store(swept)
+    selected = subjects.of_store(swept)
     file = write(tmp_path, {"dataset": "digits", "optimizer": "sgd"}, {"dataset": "digits", "optimizer": "momentum"})
-    found = answers.answers(subjects, predicted=file)
-    assert {one.subject.names["optimizer"] for one in found if one.predicted} == {"sgd", "momentum"}
+    found = answers.answers(selected, predicted=file)
+    assert {one.subject.names["optimizer"] for one in found if "predicted" in one.pay_offs} == {"sgd", "momentum"}
     file = write(tmp_path, {"dataset": "digits", "optimizer": "sdg"})
     code, _, err = cli("payoff", "--store", swept, "--predicted", file)
     assert code == 2 and "row 1 is of no curve (digits, sdg)" in err

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import compare, workload_studies
-from analysis.fitting import curve_fits, curves, fits
+from analysis.fitting import curve_fits, curves, fit_tables, fits, points_file
 from analysis.trials import steps
 from results import durable, store
 from results.checks import verify
@@ -117,7 +117,7 @@ def test_what_tells_curves_that_look_alike_apart_is_beside_their_rows(folder, cl
     ]
     out = cli("steps", "--store", folder, "--csv")[1]
     (folder / "points.csv").write_text(out)
-    names, fitted = fits.of_file(folder / "points.csv")  # which does not take them for one curve
+    names, fitted = points_file.of_file(folder / "points.csv")  # which does not take them for one curve
     assert len(names) == len(fitted) == 4
 
 
@@ -410,7 +410,10 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     started(tmp_path / "without", easy=None)
     shutil.rmtree(tmp_path / "without" / name)
     (tmp_path / "points.csv").write_text(table)
-    fitted = [curve_fits.table(folder, (by_hand.METRIC, 0.1)), fits.table(*fits.of_file(tmp_path / "points.csv"))]
+    fitted = [
+        curve_fits.table(folder, (by_hand.METRIC, 0.1)),
+        fit_tables.table(*points_file.of_file(tmp_path / "points.csv")),
+    ]
     expected = curve_fits.table(tmp_path / "without", (by_hand.METRIC, 0.1))
     for found in fitted:
         assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()

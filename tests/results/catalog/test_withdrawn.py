@@ -7,7 +7,7 @@ import pytest
 
 from results.__main__ import main as results
 from results.catalog import withdrawn
-from workloads.datasets import streamed_text
+from workloads.datasets import streamed_records, streamed_text
 
 DOUBLED = "tfds:1.1.0 bpe:32768 of train[:1000000] in 128"  # as plans of LM1B had it while both copies were read
 MADE = rf"^note: \S+: 1 study of lm1b trained on data version '{re.escape(DOUBLED)}' "
@@ -16,7 +16,7 @@ LINE = MADE + r"\(held-out text doubled\)\. Do not comp"
 
 @pytest.fixture
 def doubled(make_study, fill, tmp_path) -> Path:
-    for version in (DOUBLED, streamed_text.version("lm1b")):
+    for version in (DOUBLED, streamed_records.version("lm1b")):
         study = make_study(dataset="lm1b", dataset_version=version, trials=2)
         fill(tmp_path / "store", study)
     return tmp_path / "store"
@@ -25,7 +25,7 @@ def doubled(make_study, fill, tmp_path) -> Path:
 def test_the_version_of_today_is_not_the_withdrawn_one(make_study):
     assert make_study(dataset="lm1b", dataset_version=DOUBLED).plan()["dataset_version"] == DOUBLED
     assert ("lm1b", DOUBLED) in withdrawn.WITHDRAWN
-    assert not withdrawn.WITHDRAWN.keys() & {(name, streamed_text.version(name)) for name in streamed_text.SOURCES}
+    assert not withdrawn.WITHDRAWN.keys() & {(name, streamed_records.version(name)) for name in streamed_text.SOURCES}
 
 
 def test_every_command_that_reads_it_says_so(doubled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

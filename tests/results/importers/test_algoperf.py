@@ -129,7 +129,7 @@ def test_a_study_folder_of_a_workload_is_a_study(tmp_path: Path) -> None:
 )
 def test_metrics_are_errors_exact_in_decimal(column: str, name: str, value: float, error: float) -> None:
     found = algoperf_trials.parse_evaluations(csv(f"3,{value}", header=f"global_step,{column}").encode())
-    assert {key: values.to_pylist() for key, values in found.errors.items()} == {name: [error]}
+    assert algoperf_trials.errors(found).drop("step").to_pydict() == {name: [error]}
 
 
 ENDS = {
@@ -167,7 +167,7 @@ def test_how_a_trial_ended(
 
 def test_an_empty_cell_is_nothing_and_nan_is_nan() -> None:
     found = algoperf_trials.parse_evaluations(csv(evaluation(1, ""), evaluation(2, "nan")).encode())
-    null, nan = found.errors["validation_average_precision_error"].to_pylist()
+    null, nan = algoperf_trials.errors(found)["validation_average_precision_error"].to_pylist()
     assert null is None
     assert nan != nan
 
@@ -287,10 +287,10 @@ MALFORMED: list[tuple[str, Callable[[Path], None], str]] = [
     ("another header", _with(eval_measurements="a,b\n1,2\n"), "no header"),
     ("no metric", _with(eval_measurements="global_step,score\n1,2\n"), "no header"),
     ("a column twice", _with(eval_measurements=HEADER + ",global_step\n" + evaluation(1) + ",2\n"), "no header"),
-    ("a row cut short", _with(eval_measurements=csv(evaluation(1), "1.5,2")), "cannot be read"),
-    ("a word for a number", _with(eval_measurements=csv(evaluation(1, "good"))), "cannot be read"),
+    ("a row cut short", _with(eval_measurements=csv(evaluation(1), "1.5,2")), "cannot be parsed"),
+    ("a word for a number", _with(eval_measurements=csv(evaluation(1, "good"))), "cannot be parsed"),
     ("bytes", _with(eval_measurements="\0\1\2" * 99), "no header"),
-    ("a quote without end", _with(eval_measurements=csv(evaluation(1, '"0.1'))), "cannot be read"),
+    ("a quote without end", _with(eval_measurements=csv(evaluation(1, '"0.1'))), "cannot be parsed"),
     ("steps that stay", _with(eval_measurements=csv(evaluation(5), evaluation(5))), "do not increase"),
     ("steps that fall", _with(eval_measurements=csv(evaluation(5), evaluation(4))), "do not increase"),
     ("a negative step", _with(eval_measurements=csv(evaluation(-5))), STEPS),

@@ -1,7 +1,6 @@
-"""Selection bias (luck): how much better the answers of searches are than the same trials rerun with new seeds.
+"""Searches in which all configurations are equally good, so selection only picks up noise.
 
-``ratios`` and ``summary`` describe a store. ``simulate`` simulates searches in which all configurations are equally
-good, so selection only picks up noise. The selected steps are below the truth, and the reported ones are not.
+The selected steps are below the truth, and the reported ones are not.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ import pandas as pd
 
 from analysis.fitting import confirmations
 from analysis.fitting.confirmations import Confirmed
-from analysis.fitting.curve_fits import CurveFits
 from analysis.trials import trials
 from analysis.trials.trials import StudyTrials
 from results.plans.batch_study import BatchStudy
@@ -19,63 +17,7 @@ from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 from results.rules import confirmation
 
-RATIOS = {
-    "dataset": "name of the data set",
-    "model": "name of the model, then its options",
-    "optimizer": "name of the optimizer",
-    "batch_size": "examples",
-    "selected": "steps of the best trial of the search",
-    "confirmed": "median steps of the reporting repeats (infinite if at least half of them never reached)",
-    "ratio": "confirmed over selected",
-    "same": "whether the confirmed trial is the best one of the search",
-    "repeats": "number of reporting repeats",
-    "reached": "number of them that reached the target",
-}
-SUMMARY = {
-    "studies": "studies with a confirmed answer",
-    "never": "studies in which the median of repeats never reached the target",
-    "ratio": "median of confirmed over selected steps in the others",
-    "small": "the same at batch sizes up to 16",
-    "large": "the same above 16",
-    "same": "share of the studies that confirmed the best trial of their search",
-}
-ALL = "all"
-SMALL = 16  # the largest small batch size
-
 TARGET = Target("test_error", 0.1)
-
-
-def ratios(fitted: Sequence[CurveFits]) -> pd.DataFrame:
-    """Returns one row of ``RATIOS`` for every study of these curves that has a confirmed answer."""
-    rows = [
-        (
-            *(one.curve.dataset, one.curve.model, one.curve.optimizer, each.batch_size),
-            *(confirmations.middle(each.selected), confirmations.middle(each.median), each.ratio),
-            *(each.chosen == each.best, each.repeats, each.reached),
-        )
-        for one in fitted
-        for each in one.confirmations
-    ]
-    return pd.DataFrame(rows, columns=list(RATIOS))
-
-
-def summary(table: pd.DataFrame, by: str = "dataset") -> pd.DataFrame:
-    """Returns a row of ``SUMMARY`` for each value in the column ``by`` of ``ratios``, and one for the whole table."""
-    groups = [*((str(name), own) for name, own in table.groupby(by, sort=False)), (ALL, table)]
-    return pd.DataFrame([_summary(own) for _, own in groups], index=pd.Index([name for name, _ in groups], name=by))
-
-
-def _summary(table: pd.DataFrame) -> dict[str, float]:
-    finite = table[np.isfinite(table["ratio"])]
-    small = finite["batch_size"] <= SMALL
-    return {
-        "studies": len(table),
-        "never": len(table) - len(finite),
-        "ratio": finite["ratio"].median(),
-        "small": finite.loc[small, "ratio"].median(),
-        "large": finite.loc[~small, "ratio"].median(),
-        "same": table["same"].mean(),
-    }
 
 
 def simulate(searches: int, seed: int = 0, *, confirm: int = 6, top: int = 5) -> list[Confirmed]:
