@@ -31,20 +31,16 @@ class Heartbeat(NamedTuple):
       doing: phase of the process: starting, compiling or training.
       trials: maximum number of trials to run.
       ended: number of these trials that have ended.
-      unit: unit of steps, such as step or epoch.
       steps: steps in this run, summed over trials.
       steps_per_second: speed while training.
-      sweep_ends: expected end of the whole sweep in seconds since 1970, or None if unknown.
       silent: seconds since the process that runs the study last showed activity, as observed by another process.
     """
 
     doing: str
     trials: int
     ended: int
-    unit: str
     steps: int
     steps_per_second: float
-    sweep_ends: float | None
     silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
@@ -133,12 +129,10 @@ def running(folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
 
 
 def _is_sound(beat: Heartbeat) -> bool:
-    counts = (beat.trials, beat.ended, beat.steps)
-    numbers = [beat.steps_per_second, beat.silent]
-    if beat.sweep_ends is not None:
-        numbers.append(beat.sweep_ends)
+    counts, numbers = (beat.trials, beat.ended, beat.steps), (beat.steps_per_second, beat.silent)
     return (
-        all(type(word) is str and re.fullmatch("[a-z]{1,20}", word) for word in (beat.doing, beat.unit))
-        and all(type(count) is int and 0 <= count <= _MOST for count in counts)
-        and all(type(number) in (int, float) and 0 <= number <= _MOST for number in numbers)
+        type(beat.doing) is str
+        and bool(re.fullmatch("[a-z]{1,20}", beat.doing))
+        and all(type(count) is int for count in counts)
+        and all(type(number) in (int, float) and 0 <= number <= _MOST for number in (*counts, *numbers))
     )

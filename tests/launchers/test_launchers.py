@@ -617,7 +617,7 @@ def test_the_limit_of_each_study_is_named(
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beat = heartbeat.Heartbeat("training", 4, 1, "step", 10, 5.0, None)
+    beat = heartbeat.Heartbeat("training", 4, 1, 10, 5.0)
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     heartbeat.write(tmp_path, beat)
     monkeypatch.undo()
