@@ -76,10 +76,9 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
     piece_of_row = np.repeat(np.arange(len(pieces)), [len(piece.trials) for piece in pieces])
     last = _last_rows(trials["trial"].to_numpy())
     if len(last) < len(trials):
-        counts = dict(zip(trials["trial"].to_numpy()[last].tolist(), piece_of_row[last].tolist(), strict=True))
-        counting = [{trial for trial, number in counts.items() if number == i} for i in range(len(pieces))]
-        kept = [select_trials(piece, ids).measurements for piece, ids in zip(pieces, counting, strict=True)]
-        measurements = _join(kept)
+        ids, piece_of = trials["trial"].to_numpy()[last], piece_of_row[last]
+        kept = [select_trials(piece, ids[piece_of == i].tolist()) for i, piece in enumerate(pieces)]
+        measurements = _join([piece.measurements for piece in kept])
     else:
         measurements = _join([piece.measurements for piece in pieces])
     order = _order(measurements["trial"].to_numpy(), measurements["step"].to_numpy())

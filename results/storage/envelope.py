@@ -41,11 +41,8 @@ FORMAT = 1
 BATCHES = {"minimum": 1, "released": 2}  # number of leading batches that a rule reads
 KEY = b"scaling_limits_envelope"
 HASHED = ("trials", "measurements")  # tables it is built from
-NEEDED = {  # columns it is built from
-    "studies": {"seconds_per_epoch", "emulated"},
-    "trials": {"trial", "role", "status"},
-    "measurements": {"trial", "step", *METRICS},
-}
+# Columns of the tables that it is built from.
+NEEDED = frozenset({"seconds_per_epoch", "emulated", "trial", "role", "status", "step", *METRICS})
 COLUMNS = ("trial", "rank", "step_before", "step")  # followed by the metrics, in their own types
 
 
