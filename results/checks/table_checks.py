@@ -158,11 +158,10 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     kind, reserved = KINDS[study.kind], kinds.reserved()
     columns_of_kind = {column.name: column.type for column in kind.columns}
     fields = migrations.upgrade(table, written.empty_table(), table).schema
-    if [(field.name, field.type) for field in fields][: len(columns)] != [column[:2] for column in columns]:
-        for column, field in zip(columns, fields, strict=False):
-            if (field.name, field.type) != (column.name, column.type):
-                yield f"has column {field.name} ({field.type}) instead of {column.name} ({column.type})"
-                return
+    for column, field in zip(columns, fields, strict=False):
+        if (field.name, field.type) != (column.name, column.type):
+            yield f"has column {field.name} ({field.type}) instead of {column.name} ({column.type})"
+            return
     if len(fields) < len(columns):
         yield f"lacks the column {columns[len(fields)].name}"
     for field in list(fields)[len(columns) :]:
@@ -250,10 +249,7 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
         yield f"has repeats of missing trials: {_some('trial', ids[repeats][~present])}"
     for name in table.schema.names[len(schema.TRIALS) :]:
         values = table[name].to_numpy()
-        differs = present & ~(
-            (values[rows_of_originals] == values[repeats])
-            | (np.isnan(values[rows_of_originals]) & np.isnan(values[repeats]))
-        )
+        differs = present & ~np.isclose(values[rows_of_originals], values[repeats], rtol=0, atol=0, equal_nan=True)
         if differs.any():
             yield f"has a {name} that differs from the repeated trial in {_some('trial', ids[repeats][differs])}"
 
