@@ -114,7 +114,7 @@ def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Colum
 def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tuple[list[Column], dict[int, str]]:
     """While the table is too wide, moves name columns from the left into lines above the rows that share them."""
     remaining, chosen = list(columns), list[Column]()
-    starts: list[int] = []
+    starts = []
     for column in () if feet else columns:
         if (column.name and not column.left) or _width(remaining) <= width:
             break

@@ -96,7 +96,7 @@ def of_studies(commits: Sequence[Commit], points: SharedFile | None) -> Contents
       commits: studies, sorted by name.
       points: the points file, or None for a release without points.
     """
-    files: dict[str, list[SharedFile]] = {}
+    files = {}
     for table in TABLES:
         shared = {file for commit in commits if (file := commit.files[table].shared)}
         files[table] = sorted(shared, key=lambda file: file.path.name)

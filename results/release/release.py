@@ -119,7 +119,7 @@ def _write_tables(commits: Sequence[Commit], put: Put) -> list[Commit]:
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
     for writer in writers.values():
         writer.close()
-    bound: list[tuple[dict[str, File], bytes, int]] = []
+    bound = []
     for number, (commit, (data, rows)) in enumerate(zip(commits, envelopes, strict=True)):
         metaparameters = list(schemas_of_studies["trials"][number])[len(schema.TRIALS) :]
         types = {

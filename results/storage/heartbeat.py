@@ -109,8 +109,8 @@ def running(folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
     A process on another host counts as alive if its heartbeat is recent by the local clock. Because the clocks of hosts
     can differ, it also counts as alive if another heartbeat arrives, for which this function waits a few seconds.
     """
-    beats: dict[Folder, Heartbeat] = {}
-    doubtful: dict[Folder, float] = {}  # times of writing
+    beats = {}
+    doubtful = {}  # times of writing
     for folder in folders:
         sighting = seen(folder)
         if sighting is None or sighting.alive is False:
