@@ -103,7 +103,7 @@ class Findings:
 
     @property
     def runs(self) -> frozenset[int] | None:
-        """The possible claim numbers of runs, or None if a claim is damaged."""
+        """The possible claim numbers of runs. They are unknown if a claim is damaged."""
         if len(self.claims) < len(self.listing.claims):
             return None
         return frozenset(number for number, claim in self.claims.items() if claim.purpose != "commit")
