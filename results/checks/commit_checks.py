@@ -223,7 +223,7 @@ def row_faults(
         wrong = None if flaws else _wrong_role(study, rows, now)
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
-    faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
+    faults += [Fault(commit.files[table].path, flaw) for table, flaw in flaws]
     endings |= now
     if wrong:
         faults.append(Fault(commit.files["trials"].path, wrong))

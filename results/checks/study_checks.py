@@ -232,7 +232,7 @@ def _part_content(path: Folder, findings: Findings) -> None:
         repeats = max(findings.confirms, default=NO_REPEATS, key=lambda repeats: repeats.confirm)
         study = findings.studies[planned].with_request(TrialRequest(trials, repeats))
         flaws = table_checks.flaws(study, rows)
-        findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
+        findings.faults += [Fault(path, f"{flaw} ({table})") for table, flaw in flaws]
         findings.endings |= outcomes(rows["trials"])
     except TooOld:
         raise

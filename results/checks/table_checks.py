@@ -36,13 +36,6 @@ class Rows(NamedTuple):
     read: Callable[[Sequence[str]], pa.Table]
 
 
-class Flaw(NamedTuple):
-    """A flaw in a table (studies, trials or measurements), described by a predicate that follows the table's path."""
-
-    table: str
-    what: str
-
-
 def table_rows(table: pa.Table) -> Rows:
     return Rows(table.schema, len(table), lambda names: table.select(list(names)))
 
@@ -61,8 +54,8 @@ def parquet_rows(file: bounds.Parquet, *, cached: bool) -> Rows:
 
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
-) -> Iterator[Flaw]:
-    """Yields the flaws in a study's tables.
+) -> Iterator[tuple[str, str]]:
+    """Yields the table and the description of each flaw in a study's tables. A description follows the table's path.
 
     Args:
       study: the plan, with the planned trials.
@@ -70,7 +63,7 @@ def flaws(
       runs: valid run numbers, or None if unknown.
       whole: whether the tables contain the whole study, instead of only a part of it.
     """
-    wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
+    wrong = [(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
         yield from wrong
         return
@@ -82,24 +75,24 @@ def flaws(
     names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
         if foreign := stored - {study.name}:
-            yield Flaw(table, f"holds rows of another study, {min(map(str, foreign))[:80]!r}")
+            yield (table, f"holds rows of another study, {min(map(str, foreign))[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
         nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
         for column in nulls:
-            yield Flaw(table, f"{rows[column].null_count} rows have no {column}")
+            yield (table, f"{rows[column].null_count} rows have no {column}")
         if nulls:
             return
-    yield from (Flaw("studies", what) for what in _studies(study, studies, runs))
+    yield from (("studies", what) for what in _studies(study, studies, runs))
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
     of_trials += _roles(study, trials, whole)
-    yield from (Flaw("trials", what) for what in of_trials)
-    yield from (Flaw("measurements", what) for what in curves.flaws)
+    yield from (("trials", what) for what in of_trials)
+    yield from (("measurements", what) for what in curves.flaws)
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
-        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials does not have")
+        yield ("measurements", f"holds rows of {_some('trial', orphans)}, which trials does not have")
     if not recorded and not (of_trials or curves.flaws or len(orphans)):
-        yield from (Flaw("trials", what) for what in _ends(trials, curves))
+        yield from (("trials", what) for what in _ends(trials, curves))
 
 
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
