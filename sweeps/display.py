@@ -17,7 +17,6 @@ from results import durable
 from results.aliases import StringMap
 from results.bad_input import printable
 from results.durable import Folder
-from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.printing import say
 from results.progress import FIRST_SECONDS, SECONDS
@@ -213,9 +212,8 @@ def _heartbeat(run: StudyRun) -> Heartbeat:
     progress = run.progress
     assert progress is not None
     rate = progress.steps / progress.seconds if progress.seconds else 0.0
-    unit = KINDS[run.study.kind].unit
     ended = progress.trials_ended
-    return Heartbeat(progress.doing, run.trials, ended, unit, progress.steps, rate, None, run.silent)
+    return Heartbeat(progress.doing, run.trials, ended, progress.steps, rate, run.silent)
 
 
 def _time() -> str:

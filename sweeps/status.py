@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
         if commits is None:
             names = store.names(folder)
             fetch_commits(folder, names, "trials")
-            beats = heartbeat.Watch().look(folder / name for name in names)
+            beats = heartbeat.running(folder / name for name in names)
             rows = [row_of(name, beats.get(folder / name)) for name in names]
         else:
             rows = [(commit.name, "released", unit_in_words(commit.study), *commit.ledger) for commit in commits]

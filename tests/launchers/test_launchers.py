@@ -617,20 +617,24 @@ def test_the_limit_of_each_study_is_named(
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beat = heartbeat.Heartbeat("training", 4, 1, "step", 10, 5.0, None)
+    beat = heartbeat.Heartbeat("training", 4, 1, 10, 5.0)
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     heartbeat.write(tmp_path, beat)
     monkeypatch.undo()
     assert heartbeat.read(tmp_path) is None
-    assert heartbeat.Watch().one(tmp_path) == beat
+    assert heartbeat.running([tmp_path]) == {tmp_path: beat}
     hours_ago = time.time() - 7200  # or a clock that is behind
     os.utime(tmp_path / heartbeat.FILE, (hours_ago, hours_ago))
-    watch = heartbeat.Watch()
-    assert watch.one(tmp_path) is None
-    os.utime(tmp_path / heartbeat.FILE, (hours_ago + 3, hours_ago + 3))
-    assert watch.one(tmp_path) == beat
     monkeypatch.setattr(LocalFiles, "heartbeat_seconds", 0.1)
-    assert heartbeat.Watch().look([tmp_path]) == {}
+    assert heartbeat.running([tmp_path]) == {}
+    sleep = time.sleep
+
+    def beats_while_waiting(seconds: float) -> None:
+        os.utime(tmp_path / heartbeat.FILE, (hours_ago + 3, hours_ago + 3))
+        sleep(0)
+
+    monkeypatch.setattr(time, "sleep", beats_while_waiting)
+    assert heartbeat.running([tmp_path]) == {tmp_path: beat}
 
 
 def test_status_says_in_what_two_studies_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
