@@ -225,8 +225,9 @@ def _answers(questions: Sequence[Question]) -> list[Answer]:
             sizes = [runner.examples(study) for study in studies]
             counts = runner.counts_of_sizes(*arguments, sizes)
             return [counts[size]._asdict() for size in sizes]
-        costs = runner.counts(*arguments) if question.topology is None else runner.verdict(*given, question.topology)
-        return [costs._asdict() for _ in questions]
+        if question.topology is None:
+            return [runner.counts(*arguments)._asdict() for _ in questions]
+        return [runner.verdict(*arguments, question.topology)._asdict() for _ in questions]
     except BadInput as error:  # perhaps of one size only
         if len(questions) > 1:
             return [answer for question in questions for answer in _answers([question])]
