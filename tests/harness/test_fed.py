@@ -35,7 +35,7 @@ def measured(study: BatchStudy, row: Dataset, settings: Settings, monkeypatch: p
     return record
 
 
-@pytest.mark.parametrize(("strategy", "microbatches"), [("map", 1), ("vmap", 3)])
+@pytest.mark.parametrize(("strategy", "microbatches"), [pytest.param("map", 1, marks=pytest.mark.slow), ("vmap", 3)])
 def test_fed_data_train_as_resident_data_do(
     make_study: Callable[..., BatchStudy],
     digits: Splits,
@@ -153,8 +153,12 @@ def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
     batch = training.batch_of(examples, jnp.arange(count), jnp.int32(0), count, division)
     keys = rng.example_keys(np.uint32(1), np.int32(0), batch.positions)
     carry = training.TrainState(params, state, ())
-    found = training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]  # type: ignore[arg-type]
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+
+    @jax.jit
+    def gradient(carry: training.TrainState, batch: training.Batch) -> training.TrainState:
+        return training.gradients(workload, division, carry, batch, keys, np.float32(0.1))[0]  # type: ignore[arg-type]
+
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(gradient(carry, batch))]
 
 
 @pytest.mark.slow

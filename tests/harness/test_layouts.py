@@ -23,6 +23,7 @@ from harness.compiled import hlo
 from harness.runners import layouts
 from results.plans.layout import LayoutStudy
 from results.plans.search_space import SearchSpace
+from tests.harness.test_mesh import UNOPTIMIZED
 from workloads.layouts.notation import REFUSALS
 from workloads.layouts.shapes import SHAPES
 
@@ -34,6 +35,7 @@ CORE_OF_V3 = 15.48 * 2**30  # bytes, as its compiler says
 def laid(*words: str, timeout: float = 600) -> list[dict]:
     """What the program ``laid`` prints."""
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    environment |= {"XLA_FLAGS": UNOPTIMIZED}
     command = [sys.executable, "-m", "tests.harness.laid", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=timeout
