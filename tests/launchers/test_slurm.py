@@ -295,7 +295,7 @@ def test_a_cancelled_element_is_saved_and_stays_out_of_the_queue(
     time.sleep(5)
     assert not states() + states("PENDING")
     text = shown(tmp_path, capsys)
-    assert re.search(r"digits\S+ unfinished 4 0 0 0 0 0 0 0 4 ", text)
+    assert re.search(r"digits\S+ unfinished examples 4 0 0 0 0 0 0 0 4 ", text)
     assert f"attempt 1 ended cancelled by scancel; see {log.log}" in text
 
 
@@ -438,7 +438,7 @@ def test_jobs_that_can_never_run_are_refused(
     assert line.startswith("error: SLURM can never run 1 study: BadConstraints")
     assert not states("PENDING")
     assert not logs(tmp_path)
-    assert re.search(r"digits\S+ unfinished 4 0 0 0 0 0 0 0 4 ", shown(tmp_path, capsys))
+    assert re.search(r"digits\S+ unfinished examples 4 0 0 0 0 0 0 0 4 ", shown(tmp_path, capsys))
 
 
 def test_the_reason_why_jobs_wait_is_shown(slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
