@@ -67,6 +67,7 @@ MISTAKES = {
 FINISHED = ["optimizer=sgd,momentum", "batch_size=8,64", "trials=2", "-m"]
 
 
+@pytest.mark.slow  # make check does the same
 def test_imports_point_down() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([command, "--no-cache"], capture_output=True, text=True, check=False)

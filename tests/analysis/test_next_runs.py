@@ -67,17 +67,6 @@ def next_of_folder(folder: Path) -> next_runs.NextRuns:
     return found
 
 
-OF_SGD = "model=simple_cnn*,optimizer=sgd"
-OF_ADAM = "model=fully_connected*,optimizer=adam,schedule=constant,pruning=off"
-
-
-@pytest.fixture(scope="module")
-def next_of_release() -> dict[str, next_runs.NextRuns]:
-    """The suggestions for two curves of the release, by optimizer."""
-    found = next_runs.of_store(PUBLISHED, where=[OF_SGD, OF_ADAM])
-    return {each.one.curve.workload.commits[0].study.labels.optimizer: each for each in found}
-
-
 def add(folder: Path) -> None:
     (folder / "map.yaml").write_text(MAP)
     words = [
@@ -164,10 +153,11 @@ def test_more_trials_at_one_batch_size_count(folder: Path, tmp_path: Path) -> No
     assert np.sqrt(data.low[2] * data.high[2]) == pytest.approx(middle, rel=1e-9)
 
 
-def test_commands_give_the_studies_of_the_sweep(next_of_release: dict[str, next_runs.NextRuns]) -> None:
+def test_commands_give_the_studies_of_the_sweep() -> None:
     """A command with a batch size that the release has is that study of the release."""
-    assert next_of_release.keys() == {"sgd", "adam"} and next_of_release["sgd"].best
-    for each in [next_of_release["sgd"]]:
+    found = next_runs.of_store(PUBLISHED, where=["model=simple_cnn*,optimizer=sgd"])
+    assert len(found) == 1 and all(each.best for each in found)
+    for each in found:
         for one, command in zip(each.best, each.commands, strict=True):
             assert command.startswith("python -m sweeps task=digits_")
             settings = dict(word.split("=", 1) for word in shlex.split(command)[3:])
@@ -178,12 +168,21 @@ def test_commands_give_the_studies_of_the_sweep(next_of_release: dict[str, next_
             assert int(settings["trials"]) == one.trials + (64 if one.kind == suggestions.TRIALS else 0)
 
 
-def test_a_batch_that_cannot_be_run_is_never_suggested(next_of_release: dict[str, next_runs.NextRuns]) -> None:
+@pytest.mark.slow
+def test_a_batch_that_cannot_be_run_is_never_suggested() -> None:
     """The digits have 1,411 examples to train on, and the curve ends at 1,024 with an open interval."""
-    found = next_of_release["adam"]
+    where = "model=fully_connected*,optimizer=adam,schedule=constant,pruning=off"
+    (found,) = next_runs.of_store(PUBLISHED, where=[where])
     data = fits.data_of(found.one.selected.points)
     assert max(suggestions.new_sizes(data)) > 1411 and np.isnan(found.pays.high)
     assert found.best and max(one.batch_size for one in found.best) <= 1411
+
+
+def test_batches_beyond_the_training_set_are_not_possible() -> None:
+    sizes = 4.0 ** np.arange(6)
+    data = Data(sizes, sizes, sizes, None, np.ones(6))
+    words = ["task=digits_fc", "optimizer=adam"]
+    assert next_runs._possible([512.0, 1331.2, 1500.0], data, words, 1, recorded=False) == [512, 1331]
 
 
 def test_suggested_batches_of_tokens_hold_whole_sequences() -> None:

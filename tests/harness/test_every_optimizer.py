@@ -25,7 +25,7 @@ from workloads.workload import Examples, Optimizer
 
 M = Mapping[str, float]
 
-FEW = ("momentum", "adam")  # the others are slow tests, and tests/replay checks each
+FEW = ("momentum",)  # the others are slow tests, and tests/replay checks each
 OPTIMIZERS = [
     name if name in FEW else pytest.param(name, marks=pytest.mark.slow, id=name) for name in registry.OPTIMIZERS
 ]

@@ -1,6 +1,6 @@
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -130,15 +130,18 @@ CASES = [
     ),
 ]
 every_case = pytest.mark.parametrize("index", range(len(CASES)), ids=[case.model for case in CASES])
-# A layer, a stack of layers, and a recurrence; the other cases are slow.
+# A layer, a stack of layers and a recurrence. Compiling the other cases is slow.
 QUICK = {"fully_connected", "transformer_rotary", "lstm"}
-few_cases = pytest.mark.parametrize(
-    "index",
-    [
-        pytest.param(i, id=case.model, marks=() if case.model in QUICK else pytest.mark.slow)
-        for i, case in enumerate(CASES)
-    ],
-)
+TRAINED = QUICK | {"vgg", "resnet_basic"}  # gradients of the others are compared in test_reference.py
+
+
+def few_cases(models: Collection[str]) -> Any:
+    """Returns the parametrization over all cases; only the first case of each of the given models is not slow."""
+    first = {next(i for i, case in enumerate(CASES) if case.model == model) for model in models}
+    marks = {i: () if i in first else pytest.mark.slow for i in range(len(CASES))}
+    return pytest.mark.parametrize(
+        "index", [pytest.param(i, id=case.model, marks=marks[i]) for i, case in enumerate(CASES)]
+    )
 
 
 class Built(NamedTuple):
@@ -181,16 +184,23 @@ def test_every_network_has_a_case() -> None:
 
 @every_case
 def test_logits_and_number_of_parameters(index: int) -> None:
-    case, _, apply, _, params, _ = build(index)
-    logits = apply(params, case.inputs)
+    case = CASES[index]
+    model = registry.MODELS[case.model](classes=CLASSES, **case.options)
+    params, state = jax.eval_shape(model.init, jax.random.key(0), case.inputs[:1])
+    logits = jax.eval_shape(functools.partial(logits_of, model), state, params, case.inputs)
     shape = (case.inputs.shape if case.inputs.dtype == np.int32 else case.inputs.shape[:1]) + (CLASSES,)
     assert (logits.shape, logits.dtype) == (shape, np.float32)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == case.parameters
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("float32")}
-    assert np.std(logits) < 3  # a fresh network is not sure of anything
 
 
-@every_case
+@few_cases(TRAINED)
+def test_a_fresh_network_is_not_sure_of_anything(index: int) -> None:
+    case, _, apply, _, params, _ = build(index)
+    assert np.std(apply(params, case.inputs)) < 3
+
+
+@few_cases(QUICK)
 def test_initial_parameters_depend_on_the_key_alone(index: int) -> None:
     case, init, _, _, params, state = build(index)
     model = registry.MODELS[case.model](classes=CLASSES, **case.options)
@@ -213,7 +223,7 @@ def step_of(index: int) -> Callable[[Any, None], Any]:
     return step
 
 
-@every_case
+@few_cases(TRAINED)
 def test_training_learns(index: int) -> None:
     _, _, _, _, params, state = build(index)
     train = compiled(lambda carry: lax.scan(step_of(index), carry, length=21))
@@ -223,7 +233,7 @@ def test_training_learns(index: int) -> None:
     assert losses[-1] < 0.9 * losses[0]
 
 
-@few_cases
+@few_cases({"fully_connected", "lstm"})
 def test_a_compiled_loop_changes_nothing(index: int) -> None:
     _, _, _, _, params, state = build(index)
     looped, _ = compiled(lambda carry: lax.scan(step_of(index), carry, length=20))((params, state))
@@ -234,7 +244,13 @@ def test_a_compiled_loop_changes_nothing(index: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["transformer", "transformer_decoder", "transformer_rotary", "lstm", "lstm_projected"]
+    "model",
+    [
+        "transformer_rotary",
+        "lstm",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "transformer_decoder")),
+        "lstm_projected",
+    ],
 )
 def test_logits_depend_on_no_later_token(model: str) -> None:
     case, _, apply, _, params, _ = build([case.model for case in CASES].index(model))
@@ -486,7 +502,7 @@ def test_resnet_basic_has_shortcuts_of_every_second_place_and_zeros_in_new_chann
     np.testing.assert_allclose(ours, logits, rtol=1e-4, atol=1e-5)
 
 
-@few_cases
+@few_cases({"fully_connected", "transformer_rotary"})
 def test_bfloat16_gives_logits_of_float32(index: int) -> None:
     case, _, apply, _, params, _ = build(index)
     rounded = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
