@@ -16,7 +16,7 @@ from workloads.losses import product, softmax_cross_entropy
 from workloads.models.options import READ_OUTS, SIZES
 
 CLASSES = 11
-DIRECTIONS = 24
+DIRECTIONS = 8
 GROUP = 4
 
 
@@ -145,7 +145,7 @@ def wide(params: Any) -> Any:
 QUICK = {
     "simple_cnn, 5×5",
     "simple_cnn, dropout",
-    "resnet, pre-activated, [2, 1]",
+    "resnet, pre-activated, [1]",
     "transformer_decoder, untied_bias",
     "transformer_decoder, blocks",
     "transformer, 0",
