@@ -376,7 +376,7 @@ def test_a_folder_with_everything_that_is_no_file(tmp_path: Path) -> None:
     assert any("too deep" in line for line in lines)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
 def test_bytes_changed_anywhere(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     data = bytearray(tarred(tmp_path / "in.tar", files(study(GOOD)), files(study())).read_bytes()[: 15 * 512])

@@ -81,9 +81,7 @@ def test_a_wheel_runs_to_a_figure_and_its_store_is_read_without_it(installed: Pa
 
     # Without the package: the store verifies, is read and is drawn, and a sweep names the package.
     for program, words in (
-        ("results", ["verify", "--store", "s"]),
         ("results", ["export", "--store", "s", "--out", "release"]),
-        ("analysis", ["steps", "--store", "s"]),
         ("analysis", ["figures", "--store", "s", "--out", "figures"]),
     ):
         done = run(program, *words, site=None, folder=tmp_path)

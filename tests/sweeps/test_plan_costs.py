@@ -84,6 +84,7 @@ def test_a_plan_predicts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert one["fits"] is None and one["memory_source"] == "about"
 
 
+@pytest.mark.slow
 def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Measured seconds are in no column of predicted ones, and those without any measurement stay as they were."""
     words = [*SWEEP[:1], *SWEEP[2:-1], f"store={tmp_path}", "ask_above_device_hours=null"]

@@ -69,7 +69,9 @@ def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
     assert longer.commits[0].plan["budget_steps"] > plain.commits[0].plan["budget_steps"]
 
 
-@pytest.mark.parametrize("number", sorted(paper_lines.TITLES))
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=() if n in (1, 8) else pytest.mark.slow) for n in sorted(paper_lines.TITLES)]
+)
 def test_every_panel_is_drawn_with_every_line(held: list[workload_studies.WorkloadStudies], number: int) -> None:
     (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
@@ -206,7 +208,7 @@ def test_a_batch_size_that_all_are_relative_to_may_be_missing(
     )
 
 
-@pytest.mark.parametrize("number", [1, 3, 4, 8])
+@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4)), 8])
 def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies], number: int) -> None:
     (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
@@ -218,7 +220,7 @@ def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies],
     assert ("Fashion MNIST: target 0.3 here" in below_title(picture)) == (number == 8)
 
 
-@pytest.mark.parametrize("number", [5, 6])
+@pytest.mark.parametrize("number", [pytest.param(5, marks=pytest.mark.slow), 6])
 def test_legends_say_what_is_goal_and_what_pays_up_to(
     held: list[workload_studies.WorkloadStudies], number: int
 ) -> None:
@@ -238,7 +240,10 @@ def test_legends_say_what_is_goal_and_what_pays_up_to(
     assert "Imported data: not the published archive, but sha256 " in below_title(picture)
 
 
-@pytest.mark.parametrize(("number", "title"), [(1, "Simple CNN on MNIST"), (6, "Simple CNN on MNIST subsets")])
+@pytest.mark.parametrize(
+    ("number", "title"),
+    [pytest.param(1, "Simple CNN on MNIST", marks=pytest.mark.slow), (6, "Simple CNN on MNIST subsets")],
+)
 def test_steps_are_drawn_at_the_first_evaluation(
     paper: Any, held: list[workload_studies.WorkloadStudies], number: int, title: str
 ) -> None:

@@ -51,6 +51,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert np.mean(identified) > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knee", ["2 octaves inside", "1 octave inside"])
 def test_a_knee_of_another_shape_is_held_in_most_data_sets(knee):
     for scenario in some([knee], ("noisy quadratic", "lopsided"), (13,)):
@@ -70,6 +71,7 @@ def test_a_knee_in_the_middle_is_identified():
     assert pooled(some(["middle"], SYMMETRIC), datasets=10)["identified"] == 1
 
 
+@pytest.mark.slow
 def test_points_that_are_shared_spoil_intervals_unless_that_is_known():
     kinds = {"knees": ["middle"], "shapes": SYMMETRIC, "sizes": (13,)}
     known, unknown = (pooled(some(points=[points], **kinds), datasets=40) for points in ("shared", "shared unawares"))
