@@ -17,7 +17,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from results.printing import say
 from results.storage import attempts, heartbeat
 from sweeps import limits
 from sweeps.launchers.launcher import RetryPolicy, record_failed, worst_code
-from sweeps.launchers.process_end import exit_description
+from sweeps.launchers.process_end import end_with, exit_description
 from sweeps.launchers.worker import Failure
 
 LOOK_SECONDS = 0.5
@@ -194,13 +193,7 @@ def end_with_parent() -> None:
     signal.signal(signal.SIGUSR1, lambda number, frame: limits.time_is_up())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # the attempt blocked it until now
 
-    def wait() -> None:
-        with contextlib.suppress(OSError):
-            while os.read(0, 1):  # returns b"" once the other end closes
-                pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait, daemon=True).start()
+    end_with(0)
 
 
 def is_again(folder: Path, job: str, end: Ending, retries: int) -> bool:

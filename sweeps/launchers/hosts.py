@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 
 from harness.processes import multihost, processors, provenance
@@ -24,6 +23,7 @@ from results.storage.claims import TakenOver
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
+from sweeps.launchers.process_end import end_with
 from sweeps.study_run import StudyOutcome, StudyUpdate, follow_study, run_study
 
 
@@ -188,15 +188,10 @@ def _child(place: multihost.Hosts, command: str, run: Callable[[], int], parent:
     """Connects to the other hosts, then runs a command or follows host 0. Returns the exit code."""
     global _marks
     _marks = marks
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with(parent)
     say(multihost.start(place, command, provenance.code_hash(worker.OURS)))
     marks[_CONNECTED] = 1
     return ended(run if multihost.leads() else follow)
-
-
-def _end_with(parent: int) -> None:
-    os.read(parent, 1)  # returns when the other end closes
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 _CHILD = (

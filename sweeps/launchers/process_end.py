@@ -1,9 +1,23 @@
-"""The end of a process: its description, and whether the system killed processes for lack of memory."""
+"""The end of a process: with its parent, its description, and whether the system killed it for lack of memory."""
 
 import contextlib
 import itertools
+import os
 import signal
+import threading
 from pathlib import Path
+
+
+def end_with(descriptor: int) -> None:
+    """Ends this process with SIGTERM once the other end of a pipe, which its parent holds, closes."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, 1):  # returns b"" once the other end closes
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def out_of_memory_kills() -> int:
