@@ -1,6 +1,5 @@
 """The --help text of every command. The meanings of the columns are defined in ``columns``."""
 
-import textwrap
 from collections.abc import Mapping
 
 from results import definitions
@@ -22,7 +21,7 @@ cover both.
 DIR of --store is the folder of a store or of a release, or its URL, such as gs://bucket/folder.
 """
 STEPS = f"""\
-{textwrap.fill(f"Steps to target of the best trial of every study: {definitions.STEPS_TO_TARGET}.", 120)}
+Steps to target of the best trial of every study: {definitions.STEPS_TO_TARGET}.
 
   python -m analysis steps --store results/local
   python -m analysis steps --store results/local --csv > steps.csv
@@ -58,7 +57,7 @@ A curve is a set of studies that differ only in batch size. If the best trials w
 In the selected one, each point is the best of all trials, which is also the luckiest. In the confirmed one, each point
 is the median of repeats with new seeds, which played no part in the choice.
 
-{textwrap.fill(_ANSWERS, 120)}
+{_ANSWERS}
 
   ln S = ln s_min + ln(1 + (critical_batch_size / B)^sharpness) / sharpness
 
@@ -156,7 +155,7 @@ Each number of devices uses its fastest batch size within the curve and the time
 over ln batch size. If neighbours are more than a factor of 4 apart only bounds hold, and a note names them. An answer
 ends at the first number of devices whose double has no times.
 
-{textwrap.fill(f"batch size          {_GAIN}: from the curve only, for any hardware", 120, subsequent_indent=" " * 20)}
+batch size          {_GAIN}: from the curve only, for any hardware
 measured devices    with measured seconds per step from the store, or from --measured FILE. Emulated devices and steps
                     of several trials at once are left out.
 predicted devices   with predicted seconds per step from --predicted FILE. By default they are those of one device with
@@ -218,7 +217,7 @@ separated from the other two times, and counts as serial. Intervals allow for co
 for a step beyond half of the cores. If one of these fits much better than the law, or no law fits, the fit reports
 that the law misfits.
 
-{textwrap.fill(f"critical cores is {definitions.CRITICAL_CORES}.", 120)}
+critical cores is {definitions.CRITICAL_CORES}.
 """
 EPOCHS_FIT_COLUMNS = """
 columns of --fit --csv, one row per curve:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from results.aliases import StringMap
+from results.aliases import Json, StringMap
 from results.bad_input import BadInput, printable
 from results.tables import Column, render
 from results.wrapping import indentation, is_copied, reflowed, wrap
@@ -150,7 +150,9 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
         return
     values = [[_plain(value) for value in row] for row in rows]
     if is_json():
-        show_json([dict(zip(columns, row, strict=True)) for row in values])
+        finite = [[None if isinstance(v, float) and not math.isfinite(v) else v for v in row] for row in values]
+        lines = ["\n" + _json(dict(zip(columns, row, strict=True))) for row in finite]
+        print(f"[{','.join(lines)}\n]", flush=True)
         return
     import csv
 
@@ -159,24 +161,16 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], as_text: Callabl
     writer.writerows([_cell(v) if isinstance(v, str) else v for v in row] for row in values)
 
 
-def show_json(value: Any) -> None:
-    """Prints a value as JSON. Lists are printed with one object per line."""
+def show_json(fields: Json) -> None:
+    """Prints an object as JSON."""
+    print(_json(fields), flush=True)
+
+
+def _json(fields: Json) -> str:
     import json
 
     is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
-
-    def dump(row: Any) -> str:
-        return json.dumps(row, ensure_ascii=is_ascii, allow_nan=False)
-
-    def finite(row: Any) -> Any:
-        if isinstance(row, dict):
-            return {name: finite(cell) for name, cell in row.items()}
-        return None if isinstance(row, float) and not math.isfinite(row) else row
-
-    if isinstance(value, list):
-        print("[" + ",".join("\n" + dump(finite(row)) for row in value) + "\n]", flush=True)
-    else:
-        print(dump(value), flush=True)
+    return json.dumps(fields, ensure_ascii=is_ascii, allow_nan=False)
 
 
 def _cell(text: str) -> str:

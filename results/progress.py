@@ -26,7 +26,7 @@ def show_progress(
     *,
     began: float | None = None,
     delay: float = 0.0,
-    first: int | None = None,
+    with_rest: bool = False,
 ) -> Iterator[Callable[[int], None]]:
     """Yields a function that must be called with the total amount done so far.
 
@@ -37,11 +37,11 @@ def show_progress(
       report: called with progress lines if there is no terminal.
       began: ``time.monotonic()`` at the start of the work, if it began before this call.
       delay: seconds until a bar appears on a terminal. There is no bar for shorter work.
-      first: amount done before this call. If given, lines include the remaining time.
+      with_rest: whether lines include the remaining time.
     """
     if sys.stderr.isatty():
         scaled = total >= PREFIX_FROM
-        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=scaled, delay=delay, initial=first or 0) as bar:
+        with tqdm(total=total or None, desc=what, unit=unit, unit_scale=scaled, delay=delay) as bar:
 
             def move(done: int) -> None:
                 bar.update(done - bar.n)
@@ -58,8 +58,8 @@ def show_progress(
             share = f" ({done / total:.0%})" if total else ""
             amount = tqdm.format_sizeof(done, unit) if done >= PREFIX_FROM else f"{done}{unit}"
             left = ""
-            if first is not None and first < done <= total:
-                seconds = (time.monotonic() - start) * (total - done) / (done - first)
+            if with_rest and 0 < done <= total:
+                seconds = (time.monotonic() - start) * (total - done) / done
                 left = f", {tqdm.format_interval(seconds)} left"
             report(f"{what}: {amount}{share}{left}")
 

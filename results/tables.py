@@ -113,26 +113,23 @@ def _without_constants(columns: Sequence[Column], feet: int) -> tuple[list[Colum
 
 def _sections(columns: Sequence[Column], rows: int, feet: int, width: int) -> tuple[list[Column], dict[int, str]]:
     """While the table is too wide, moves name columns from the left into lines above the rows that share them."""
-    leading = []
-    for column in columns:
-        if column.name and not column.left:
-            break
-        if column.name and not column.prose and not feet:
-            leading.append(column)
-    chosen: list[Column] = []
+    remaining, chosen = list(columns), list[Column]()
     starts = []
-    for column in leading:
-        if _width([c for c in columns if c not in chosen]) <= width:
+    for column in () if feet else columns:
+        if (column.name and not column.left) or _width(remaining) <= width:
             break
+        if not column.name or column.prose:
+            continue
         keys = list(zip(*(c.cells for c in (*chosen, column)), strict=True))
         begins = [i for i in range(rows) if i == 0 or keys[i] != keys[i - 1]]
-        if len(begins) <= rows / 2 and len(columns) - len(chosen) > 2:
+        if len(begins) <= rows / 2 and len(remaining) > 2:
             chosen, starts = [*chosen, column], begins
+            remaining.remove(column)
     texts = {
         i: " · ".join(f"{c.name} {c.cells[i]}" if c.cells[i][0].isdigit() else c.cells[i] for c in chosen if c.cells[i])
         for i in starts
     }
-    return [column for column in columns if column not in chosen], texts
+    return remaining, texts
 
 
 def _fitted(columns: Sequence[Column], width: int) -> list[Column]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from results.aliases import StringMap
 from results.catalog import licences
 from results.catalog.licences import Terms
 from results.grouping import grouped
@@ -60,21 +59,19 @@ class Contents(NamedTuple):
     Attributes:
       commits: studies, sorted by name.
       columns: schema of each table.
-      files: sha256 of each table file, by file name.
+      files: files of each table, sorted by name.
       newest: date of the newest run, ISO 8601, or ``RELEASED`` if the runs have no dates.
       version: version of the software that wrote the release.
       software: versions of the software that measured or imported the studies, by source.
-      sizes: size of each table file in bytes, by file name.
       one_point_each: whether the points table has exactly one row per study.
     """
 
     commits: Sequence[Commit]
     columns: Mapping[str, pa.Schema]
-    files: Mapping[str, StringMap]
+    files: Mapping[str, Sequence[SharedFile]]
     newest: str
     version: str
     software: Mapping[str, Sequence[str]] = MappingProxyType({})
-    sizes: Mapping[str, int] = MappingProxyType({})
     one_point_each: bool = False
 
     @property
@@ -99,24 +96,26 @@ def of_studies(commits: Sequence[Commit], points: SharedFile | None) -> Contents
       commits: studies, sorted by name.
       points: the points file, or None for a release without points.
     """
-    shared = {table: {file for commit in commits if (file := commit.files[table].shared)} for table in TABLES}
+    files = {}
+    for table in TABLES:
+        shared = {file for commit in commits if (file := commit.files[table].shared)}
+        files[table] = sorted(shared, key=lambda file: file.path.name)
     if points:
-        shared[POINTS] = {points}
+        files[POINTS] = [points]
     sources = {commit.name: licences.terms(commit.plan).source for commit in commits}
     days = set()
     software: dict[str, set[str]] = {source: set() for source in sources.values()}
-    for file in shared["studies"]:
+    for file in files["studies"]:
         for run in file.table(0, file.rows).select(["study", "started_at", "code_version"]).to_pylist():
             days.add((run["started_at"] or "")[:10])
             software[sources[run["study"]]].add(run["code_version"])
     return Contents(
         commits=commits,
-        columns={table: next(iter(files)).schema for table, files in shared.items()},
-        files={table: {file.path.name: file.sha256 for file in files} for table, files in shared.items()},
+        columns={table: members[0].schema for table, members in files.items()},
+        files=files,
         newest=max(days, default="") or RELEASED,
         version=importlib.metadata.version("scaling-limits"),
         software={source: sorted(filter(None, versions)) for source, versions in software.items()},
-        sizes={file.path.name: file.bytes for files in shared.values() for file in files},
         one_point_each=points is not None and points.rows == len(commits),
     )
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from results.aliases import Json
 from results.catalog import contents
 from results.catalog.contents import Contents
-from results.catalog.licences import Terms
 from results.plans.plan_columns import OWN
 
 NAME = "scaling-limits"
@@ -39,11 +38,6 @@ _DATA = {
     ),
 }
 
-# A summary of each licence's terms.
-USAGE = {
-    "CC-BY-4.0": "any use, also commercial; name the source and state changes",
-    "Apache-2.0": "any use, also commercial; include the licence and its notices, and state changes",
-}
 _RAI = {
     "rai:dataCollection": (
         "Programs measured these numbers while they trained models: metrics of every evaluation, with metaparameters, "
@@ -97,19 +91,16 @@ def document(release: Contents, cite_as: str) -> bytes:
         "creator": _AUTHORS,
         "publisher": _AUTHORS,
         "isLiveDataset": False,
-        "usageInfo": [_usage(terms) for terms in release.licences],
+        "usageInfo": [
+            {"@type": "sc:CreativeWork", "name": terms.licence, "url": terms.url, "description": terms.usage}
+            for terms in release.licences
+        ],
         **_RAI,
         **_provenance(release),
         "distribution": [file for table in release.columns for file in _files(release, table)],
         "recordSet": [_record_set(release, table) for table in release.columns],
     }
     return (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def _usage(terms: Terms) -> Json:
-    """Returns the terms of use of a licence."""
-    about = {"@type": "sc:CreativeWork", "name": terms.licence, "url": terms.url}
-    return about | {"description": USAGE.get(terms.licence or "", "see the licence")}
 
 
 def _provenance(release: Contents) -> Json:
@@ -157,15 +148,16 @@ def _software(release: Contents, source: str) -> str:
 
 def _files(release: Contents, table: str) -> Iterator[Json]:
     """Yields the files of a table and, if there are several, the file set that joins them."""
-    for name, sha256 in sorted(release.files[table].items()):
+    for file in release.files[table]:
+        name = file.path.name
         yield {
             "@type": "cr:FileObject",
             "@id": name,
             "name": name,
             "contentUrl": name,
-            "contentSize": f"{release.sizes[name]} B",
+            "contentSize": f"{file.bytes} B",
             "encodingFormat": "application/x-parquet",
-            "sha256": sha256,
+            "sha256": file.sha256,
         }
     if len(release.files[table]) > 1:
         yield {
@@ -179,7 +171,7 @@ def _files(release: Contents, table: str) -> Iterator[Json]:
 
 def _record_set(release: Contents, table: str) -> Json:
     words = {column.name: column for column in contents.describe_columns(release, table)}
-    source = {"fileObject": {"@id": next(iter(release.files[table]))}}
+    source = {"fileObject": {"@id": release.files[table][0].path.name}}
     if len(release.files[table]) > 1:
         source = {"fileSet": {"@id": f"{table}-files"}}
     return {

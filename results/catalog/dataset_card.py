@@ -166,6 +166,10 @@ def readme(release: Contents) -> bytes:
     has_points = contents.POINTS in release.columns
     has_own = any(terms.source == OWN for terms in release.sources)
     has_layouts = "refusal" in release.columns["measurements"].names
+    files, r_line = "measurements.parquet", 'arrow::read_parquet("measurements.parquet")'
+    if len(release.files["measurements"]) > 1:
+        files, r_line = "measurements-*.parquet", 'arrow::open_dataset(Sys.glob("measurements-*.parquet"))'
+    usage = [(f"[{terms.licence}]({terms.url})", terms.usage) for terms in release.licences]
     text = _README.format(
         title=TITLE,
         studies=len(release.commits),
@@ -174,13 +178,13 @@ def readme(release: Contents) -> bytes:
         ledgers=_ledgers(release),
         datasets=_datasets(release),
         about=contents.ABOUT,
-        all_measurements=_pattern(release, "measurements"),
-        usage="\n".join(_table(("licence", "terms in short"), _usage(release))),
+        all_measurements=files,
+        usage="\n".join(_table(("licence", "terms in short"), usage)),
         points=_POINTS_FILE if has_points else "",
         about_points=_ABOUT_POINTS.format(shared=_SHARED if has_own else "") if has_points else "",
         refused=" (or, for layouts, was rejected)" if has_layouts else "",
         layouts=_LAYOUTS if has_layouts else "",
-        r_line=_r_line(release, "measurements"),
+        r_line=r_line,
     )
     return (_front_matter(release) + text).encode()
 
@@ -254,29 +258,10 @@ def _front_matter(release: Contents) -> str:
     lines += ["size_categories:", f"- {_size(release.rows('measurements'))}", "configs:"]
     for table in release.columns:
         lines += [f"- config_name: {table}", "  data_files:", "  - split: train"]
-        lines += ["    path:", *(f"    - {name}" for name in sorted(release.files[table]))]
+        lines += ["    path:", *(f"    - {file.path.name}" for file in release.files[table])]
         if table == "studies":
             lines.append("  default: true")
     return "\n".join([*lines, "---", "", ""])
-
-
-def _pattern(release: Contents, table: str) -> str:
-    """Returns the name of a table's file, or a pattern that matches all its files."""
-    return next(iter(release.files[table])) if len(release.files[table]) == 1 else f"{table}-*.parquet"
-
-
-def _r_line(release: Contents, table: str) -> str:
-    """Returns the line of R code that reads a table."""
-    if len(release.files[table]) == 1:
-        return f'arrow::read_parquet("{table}.parquet")'
-    return f'arrow::open_dataset(Sys.glob("{_pattern(release, table)}"))'
-
-
-def _usage(release: Contents) -> list[tuple[str, str]]:
-    return [
-        (f"[{terms.licence}]({terms.url})", croissant.USAGE.get(str(terms.licence), "see the licence"))
-        for terms in release.licences
-    ]
 
 
 def _size(rows: int) -> str:

@@ -73,7 +73,8 @@ def of_release(about: Contents) -> Mapping[str, bytes]:
     if any(terms.licence == "Apache-2.0" for terms in about.licences):
         content["LICENCE-Apache-2.0.txt"] = licences.apache_text()
     hashes: dict[str, str | None] = {name: sha256(data) for name, data in content.items()}
-    hashes |= {**about.files.get(contents.POINTS, {}), CITATION: None}
+    hashes |= {file.path.name: file.sha256 for file in about.files.get(contents.POINTS, ())}
+    hashes[CITATION] = None
     listed = manifest(about, hashes)
     content[CITATION] = dataset_card.citation(about, sha256(listed))
     return content | {MANIFEST: listed}  # last, because it turns a folder into a release

@@ -18,6 +18,11 @@ _URLS = {
     "CC-BY-4.0": "https://creativecommons.org/licenses/by/4.0/",
     "Apache-2.0": "https://www.apache.org/licenses/LICENSE-2.0",
 }
+# A summary of each licence's terms.
+_USAGE = {
+    "CC-BY-4.0": "any use, also commercial; name the source and state changes",
+    "Apache-2.0": "any use, also commercial; include the licence and its notices, and state changes",
+}
 _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,39}")
 
 
@@ -43,6 +48,11 @@ class Terms(NamedTuple):
     def url(self) -> str:
         """Returns the URL of the licence text."""
         return _URLS.get(self.licence or "", f"https://spdx.org/licenses/{self.licence}.html")
+
+    @property
+    def usage(self) -> str:
+        """Returns a summary of the terms of use."""
+        return _USAGE.get(self.licence or "", "see the licence")
 
 
 def as_markdown(text: str | None) -> str:

@@ -6,13 +6,13 @@ Export and `results verify` both use these functions.
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from results.aliases import Fields, Row
+from results.aliases import Row
 from results.catalog import licences
 from results.plans import plan_columns, schema
 from results.plans.kinds import KINDS
@@ -26,7 +26,7 @@ from results.rules.confirmation import CONFIRM, SEARCH
 from results.storage.commits import Commit
 from results.storage.compaction import Piece
 
-Trials = Fields  # columns of the trials table, and ``at``: the row of each trial by id
+Trials = Mapping[int, Row]  # rows of the trials table, by id
 FROM_PLANS = ("dataset_version", "schedule", "cores", "solver", "dim", "table_dtype", "solver_dtype", "mesh", "layout")
 CHOOSING = ("validation_recall_20_error", "test_recall_20_error")  # the first one measured selects factorization trials
 HALVES = ("row_half_seconds", "column_half_seconds")
@@ -41,8 +41,8 @@ def of_study(commit: Commit, study: Plan, tables: Piece) -> list[Row]:
       study: the study's plan.
       tables: the study's tables.
     """
-    trials = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pydict()
-    trials["at"] = {trial: row for row, trial in enumerate(trials["trial"])}
+    rows = tables.trials.select(["trial", "run", "role", "status", "reason", "steps"]).to_pylist()
+    trials = {row["trial"]: row for row in rows}
     common = _of_plan(commit, study) | _counts(trials) | _of_runs(tables.studies)
     goals = targets(study)
     if goals:
@@ -93,7 +93,7 @@ def _counts(trials: Trials) -> Row:
 
 def _in_role(role: str, trials: Trials, column: str) -> list[Any]:
     """Returns the values of a column for the trials with a given role."""
-    return [value for value, trial_role in zip(trials[column], trials["role"], strict=True) if trial_role == role]
+    return [row[column] for row in trials.values() if row["role"] == role]
 
 
 def _of_runs(runs: pa.Table) -> Row:
@@ -124,8 +124,7 @@ def _answered(commit: Commit, study: Plan, target: Target, trials: Trials, table
 
 def _not_within(trials: Trials, searched: Sequence[int]) -> Row:
     """Returns a lower bound on the steps to target if no trial reached the target. Diverged trials do not count."""
-    rows = [trials["at"][trial] for trial in searched]
-    steps = [trials["steps"][row] for row in rows if trials["status"][row] != "INFEASIBLE"]
+    steps = [trials[trial]["steps"] for trial in searched if trials[trial]["status"] != "INFEASIBLE"]
     if None in steps:
         return {}
     return {"reached": False, "steps_low": min(steps, default=None)}
@@ -133,7 +132,7 @@ def _not_within(trials: Trials, searched: Sequence[int]) -> Row:
 
 def _of_trial(trial: int, trials: Trials, tables: Piece) -> Row:
     """Returns the selected trial, with its seed and metaparameters."""
-    (row,) = tables.trials.slice(trials["at"][trial], 1).to_pylist()
+    (row,) = tables.trials.slice(list(trials).index(trial), 1).to_pylist()
     tuned = tables.trials.column_names[len(schema.TRIALS) :]
     return {name: row[name] for name in ("trial", "seed", *tuned)}
 
@@ -143,10 +142,9 @@ def _confirmed(study: Plan, target: Target, trials: Trials, at_target: Reached) 
     repeats = _in_role(CONFIRM, trials, "trial")
     high = dict(zip(at_target.trial.tolist(), at_target.high.tolist(), strict=True))
     low = dict(zip(at_target.trial.tolist(), at_target.low.tolist(), strict=True))
-    rows = {trial: trials["at"][trial] for trial in repeats}
-    ended = {trial for trial, row in rows.items() if trial in high or trials["status"][row] in ENDED}
-    valid = {trial for trial, row in rows.items() if trial in ended or trials["reason"][row] not in ACCIDENTS}
-    low |= {trial: trials["steps"][rows[trial]] for trial in valid - ended}  # stopped early, so it needs more steps
+    ended = {trial for trial in repeats if trial in high or trials[trial]["status"] in ENDED}
+    valid = {trial for trial in repeats if trial in ended or trials[trial]["reason"] not in ACCIDENTS}
+    low |= {trial: trials[trial]["steps"] for trial in valid - ended}  # stopped early, so it needs more steps
     searched = {trial: high[trial] for trial in _in_role(SEARCH, trials, "trial") if trial in high}
     reports = confirmation.reporting(study, target, searched, {trial: high.get(trial, math.inf) for trial in valid})
     if not reports:
@@ -167,7 +165,7 @@ def finite(value: float) -> float | None:
 
 
 def _chosen(trials: Trials, measured: pa.Table) -> int | None:
-    """Returns the factorization trial selected on validation data, like ``analysis.cores.factorizations``, or None."""
+    """Returns the trial selected on validation data, like ``analysis.cores.measured_factorizations``, or None."""
     if HALVES[0] not in measured.column_names or not len(measured):
         return None
     trial = measured["trial"].to_numpy()
@@ -178,7 +176,7 @@ def _chosen(trials: Trials, measured: pa.Table) -> int | None:
     last = np.flatnonzero(np.append(trial[1:] != trial[:-1], True))
     recall = dict(zip(trial[last].tolist(), (np.float32(1) - value[last]).tolist(), strict=True))
     for wanted in ("COMPLETE", "INCOMPLETE"):
-        candidates = [i for i in recall if trials["status"][trials["at"][i]] == wanted]
+        candidates = [i for i in recall if trials[i]["status"] == wanted]
         if candidates:
             return max(candidates, key=lambda i: (-math.inf if math.isnan(recall[i]) else recall[i], -i))
     return None
@@ -187,7 +185,7 @@ def _chosen(trials: Trials, measured: pa.Table) -> int | None:
 def _median_seconds(chosen: int, trials: Trials, tables: Piece) -> float | None:
     """Returns a trial's median solve time per epoch in seconds, or None if cores were emulated or not timed."""
     runs = dict(zip(tables.studies["run"].to_pylist(), tables.studies["emulated"].to_pylist(), strict=True))
-    if runs.get(trials["run"][trials["at"][chosen]], True):
+    if runs.get(trials[chosen]["run"], True):
         return None
     is_chosen = tables.measurements["trial"].to_numpy() == chosen
     rows, columns = (tables.measurements[name].to_numpy()[is_chosen] for name in HALVES)

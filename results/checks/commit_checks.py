@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -29,9 +28,7 @@ from results.storage.folders import Entry
 from results.storage.parts import claim_file, commit_file, confirm_file, plan_file, table_file
 from results.storage.state import join_endings
 
-IN_MEMORY = 1 << 18  # bytes; smaller files are read once for hashing and checking, and larger ones are memory-mapped
-
-Source: TypeAlias = pa.Buffer | Folder
+IN_MEMORY = 1 << 18  # bytes; smaller files are read at once, and larger ones are memory-mapped
 
 
 def commits(
@@ -49,7 +46,7 @@ def commits(
             continue
         try:
             commit = commit_of(record, folder, path)
-            study = study_of(commit.plan, commit.trials, folder.name, commit.repeats)
+            study_of(commit.plan, commit.trials, folder.name, commit.repeats)
         except TooOld:
             raise
         except BadInput as error:
@@ -72,9 +69,7 @@ def commits(
             if (source := _is_listed(file, present.get(table), findings, on_bytes)) is not None
         }
         if set(TABLES) <= sources.keys():
-            findings.faults += content_faults(
-                commit, study, path, sources, findings.endings, findings.runs, rebuild=rebuild
-            )
+            findings.faults += content_faults(commit, path, sources, findings.endings, findings.runs, rebuild=rebuild)
             findings.believed += "envelope" in sources and not rebuild
             findings.commit = commit
     return listed
@@ -114,29 +109,27 @@ def rebuild_record(findings: Findings, number: int, parts: int, study: Plan, req
             ledger=ledger.tally(request, endings),
             repeats=request.repeats,
         )
-        if content_faults(commit, study, folder, sources, {}, findings.runs):
+        if content_faults(commit, folder, sources, {}, findings.runs):
             return None
         return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
     except Exception:  # readers of untrusted files can raise any exception
         return None
 
 
-def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> Source | None:
-    """Returns a listed file as a source, in memory if it is small. If it differs, adds a fault and returns None."""
+def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: OnBytes) -> pa.Buffer | None:
+    """Returns the content of a listed file. If it differs, adds a fault and returns None."""
     if entry is None:
         findings.fault(file.path, "is listed but missing", torn=True)
     elif entry.bytes != file.bytes:
         findings.fault(file.path, f"{TORN} ({entry.bytes:,} bytes, not {file.bytes:,})", torn=True)
     else:
         with findings.reading(file.path):
-            source = file.path
-            if file.bytes > IN_MEMORY:
-                digest = durable.sha256(file.path)
+            if file.bytes > IN_MEMORY and isinstance(file.path, Path):
+                source = pa.memory_map(str(file.path)).read_buffer()
             else:
-                data = file.path.read_bytes()
-                source, digest = pa.py_buffer(data), hashlib.sha256(data).hexdigest()
+                source = pa.py_buffer(file.path.read_bytes())
             on_bytes(file.bytes)
-            if digest == file.sha256:
+            if hashlib.sha256(source).hexdigest() == file.sha256:
                 return source
             findings.fault(file.path, TORN, torn=True)
     return None
@@ -144,9 +137,8 @@ def _is_listed(file: File, entry: Entry | None, findings: Findings, on_bytes: On
 
 def content_faults(
     commit: Commit,
-    study: Plan,
     record: Folder,
-    sources: Mapping[str, Source],
+    sources: Mapping[str, pa.Buffer],
     endings: Endings,
     runs: frozenset[int] | None,
     *,
@@ -155,20 +147,20 @@ def content_faults(
     """Returns the faults in a commit's tables and envelope. The hashes of the files must have been checked before.
 
     Args:
-      commit: the commit.
-      study: the study's plan.
+      commit: the commit. Its plan must have been checked before.
       record: the commit record, which lists the other files.
-      sources: file or buffer of each table.
+      sources: content of each file, by table.
       endings: dictionary that is filled with the ending of each trial.
       runs: valid run numbers, or None if unknown.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
 
+    study = commit.study
+
     def read(table: str) -> Rows:
         parquet = _open(sources[table])
         check_planned(commit, study, table, parquet.metadata.num_rows)
-        is_small = table == "trials" or isinstance(sources[table], pa.Buffer)
-        rows = table_checks.parquet_rows(parquet, cached=is_small)
+        rows = table_checks.parquet_rows(parquet, cached=table == "trials" or parquet.bytes <= IN_MEMORY)
         if rows.length != commit.files[table].rows:
             raise Damaged(f"holds {rows.length:,} rows but is listed with {commit.files[table].rows:,}")
         return rows
@@ -182,7 +174,7 @@ def table_faults(
     study: Plan,
     record: Folder,
     read: Callable[[str], Rows],
-    stored: Callable[[], Source] | None,
+    stored: Callable[[], pa.Buffer] | None,
     endings: Endings,
     runs: frozenset[int] | None,
     *,
@@ -231,7 +223,7 @@ def row_faults(
         wrong = None if flaws else _wrong_role(study, rows, now)
     except Exception as error:
         return [*faults, Fault(record, f"lists tables that cannot be read ({brief(error)})")]
-    faults += [Fault(commit.files[flaw.table].path, flaw.what) for flaw in flaws]
+    faults += [Fault(commit.files[table].path, flaw) for table, flaw in flaws]
     endings |= now
     if wrong:
         faults.append(Fault(commit.files["trials"].path, wrong))
@@ -245,38 +237,32 @@ def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str 
     """Returns a fault if the stored role of a repeat is inconsistent with the best trials, and None otherwise."""
     if KINDS[study.kind].recorded or not study.search.targets or all(how.role == SEARCH for how in endings.values()):
         return None
-    wanted = {
-        "studies": ("study", "run"),
-        "trials": ("study", "trial", "role", "status", "reason"),
-        "measurements": ("study", "trial", "step", study.search.targets[0].metric),
-    }
-    roles = compaction.with_roles(study, _piece(rows, wanted)).trials["role"].to_pylist()
+    piece = _piece(rows, envelope.NEEDED | {"study", "reason"})
+    roles = compaction.with_roles(study, piece).trials["role"].to_pylist()
     for (trial, how), role in zip(endings.items(), roles, strict=True):
         if how.role != role:
             return f"has role {how.role} for trial {trial}, which the best trials make {role}"
     return None
 
 
-def _piece(rows: Mapping[str, Rows], wanted: Mapping[str, Container[str]]) -> Piece:
-    """Returns the requested columns that exist in the tables."""
-    columns = {table: [name for name in rows[table].schema.names if name in wanted[table]] for table in TABLES}
+def _piece(rows: Mapping[str, Rows], names: Container[str]) -> Piece:
+    """Returns the tables with the requested columns that they have."""
+    columns = {table: [name for name in rows[table].schema.names if name in names] for table in TABLES}
     return Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
 
 
 def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
     """Raises Damaged if a table claims more rows than its bytes can hold or its plan can produce."""
     file = commit.files[table]
-    if file.shared:
-        check_rows(table, file.path, file.shared.bytes, file.shared.rows)
-    else:
-        check_rows(table, file.path, file.bytes, rows)
+    size, count = (file.shared.bytes, file.shared.rows) if file.shared else (file.bytes, rows)
+    check_rows(table, file.path, size, count)
     if table == "measurements":
         limit = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
         if rows > limit:
             raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {limit:,}")
 
 
-def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[str, Rows] | None) -> list[Fault]:
+def envelope_faults(commit: Commit, study: Plan, source: pa.Buffer, rows: Mapping[str, Rows] | None) -> list[Fault]:
     """Returns the faults in the envelope of a commit with valid tables.
 
     Args:
@@ -288,7 +274,7 @@ def envelope_faults(commit: Commit, study: Plan, source: Source, rows: Mapping[s
     file = commit.files["envelope"]
     try:
         hashes = {table: commit.files[table].sha256 for table in envelope.HASHED}
-        table = envelope.read(_buffer(source))
+        table = envelope.read(source)
         head = envelope.head_of(table.schema)
         if head["sha256"] != hashes or len(table) != file.rows:
             return [Fault(file.path, "was not made from the tables listed with it")]
@@ -310,16 +296,8 @@ def outcomes(rows: Rows) -> Endings:
     return join_endings([rows.read(["trial", *TrialEnding._fields])])
 
 
-def _buffer(source: Source) -> pa.Buffer:
-    """Returns a file as a buffer. A local file is memory-mapped."""
-    if isinstance(source, pa.Buffer):
-        return source
-    return pa.memory_map(str(source)).read_buffer() if isinstance(source, Path) else pa.py_buffer(source.read_bytes())
-
-
-def _open(source: Source) -> bounds.Parquet:
-    # A local file was just hashed and is in the page cache, so mapping it avoids another copy.
-    return bounds.Parquet(pa.BufferReader(_buffer(source)))
+def _open(source: pa.Buffer) -> bounds.Parquet:
+    return bounds.Parquet(pa.BufferReader(source))
 
 
 def _unlike(record: Fields, commit: Commit, number: int, findings: Findings) -> Iterator[str]:

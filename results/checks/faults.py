@@ -2,15 +2,15 @@
 
 import collections
 import contextlib
-import dataclasses
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from results import durable
 from results.aliases import OnCount
-from results.bad_input import BadInput, printable
+from results.bad_input import BadInput, first_line, printable
 from results.catalog.point_rows import Row
 from results.durable import Folder
 from results.plans.plan import Plan
@@ -52,7 +52,7 @@ class ClaimRecord(NamedTuple):
     purpose: str
 
 
-@dataclasses.dataclass
+@dataclass
 class Findings:
     """The findings of a check of a study's folder.
 
@@ -75,21 +75,21 @@ class Findings:
     """
 
     place: Folder
-    faults: list[Fault] = dataclasses.field(default_factory=list)
-    leftovers: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    faults: list[Fault] = field(default_factory=list)
+    leftovers: collections.Counter[str] = field(default_factory=collections.Counter)
     files: int = 0
     bytes: int = 0
     ledger: Ledger | None = None
-    listing: Listing = dataclasses.field(default_factory=lambda: parts.listing(()))
-    studies: dict[int, Plan] = dataclasses.field(default_factory=dict)
-    confirms: list[Repeats] = dataclasses.field(default_factory=list)
-    claims: dict[int, ClaimRecord] = dataclasses.field(default_factory=dict)
+    listing: Listing = field(default_factory=lambda: parts.listing(()))
+    studies: dict[int, Plan] = field(default_factory=dict)
+    confirms: list[Repeats] = field(default_factory=list)
+    claims: dict[int, ClaimRecord] = field(default_factory=dict)
     commit: Commit | None = None
-    parts: list[Part] = dataclasses.field(default_factory=list)
-    endings: Endings = dataclasses.field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    endings: Endings = field(default_factory=dict)
     believed: int = 0
     software: str | None = None
-    points: list[Row] = dataclasses.field(default_factory=list)
+    points: list[Row] = field(default_factory=list)
 
     @property
     def cutoffs(self) -> dict[int, int]:
@@ -103,7 +103,7 @@ class Findings:
 
     @property
     def runs(self) -> frozenset[int] | None:
-        """The possible claim numbers of runs, or None if a claim is damaged."""
+        """The possible claim numbers of runs. They are unknown if a claim is damaged."""
         if len(self.claims) < len(self.listing.claims):
             return None
         return frozenset(number for number, claim in self.claims.items() if claim.purpose != "commit")
@@ -129,7 +129,7 @@ class Findings:
 
 def brief(error: Exception) -> str:
     """Shortens an error to one line. Includes the name of its type unless the error is one of ours."""
-    words = (str(error).splitlines() or [""])[0]
+    words = first_line(error)
     return (words if isinstance(error, BadInput) else f"{type(error).__name__}: {words}")[:160]
 
 

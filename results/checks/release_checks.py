@@ -18,8 +18,6 @@ from results.checks.commit_checks import check_planned, table_faults
 from results.checks.faults import TORN, Fault, Findings, OnBytes, brief, symptom
 from results.checks.table_checks import Rows
 from results.durable import LIST_BYTES, Damaged, Folder
-from results.plans.plan import Plan
-from results.rules.ledger import Endings
 from results.storage import commit_records, commits, shared
 from results.storage.commits import MANIFEST, Commit
 from results.storage.compaction import Piece
@@ -144,26 +142,23 @@ def check_study(folder: Folder, commit: Commit, sizes: Mapping[str, int], *, reb
     if is_complete and all(
         file.shared and file.shared.intact for file in commit.files.values()
     ):  # otherwise reported above
-        study, tables = commit.study, dict[str, pa.Table]()
-        findings.faults += slice_faults(commit, study, findings.endings, tables, rebuild=rebuild)
+        tables: dict[str, pa.Table] = {}
+        findings.faults += slice_faults(commit, tables, rebuild=rebuild)
         findings.believed += not rebuild
         if not findings.faults:
-            findings.points = point_rows.of_study(commit, study, Piece(**tables))
+            findings.points = point_rows.of_study(commit, commit.study, Piece(**tables))
     return findings
 
 
-def slice_faults(
-    commit: Commit, study: Plan, endings: Endings, tables: dict[str, pa.Table], *, rebuild: bool = True
-) -> list[Fault]:
+def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool = True) -> list[Fault]:
     """Returns the faults in a study's slices of a release's files.
 
     Args:
       commit: the study as listed in the manifest.
-      study: the study's plan.
-      endings: dictionary that is filled with the ending of each trial.
       tables: dictionary that is filled with the study's own tables.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
+    study = commit.study
 
     def read(table: str) -> Rows:
         file = commit.files[table]
@@ -184,7 +179,7 @@ def slice_faults(
 
     manifest = commit.files["studies"].path.parent / MANIFEST
     return table_faults(
-        commit, study, manifest, read, stored if "envelope" in commit.files else None, endings, None, rebuild=rebuild
+        commit, study, manifest, read, stored if "envelope" in commit.files else None, {}, None, rebuild=rebuild
     )
 
 

@@ -17,9 +17,9 @@ All intact files of a study are kept. The next sweep or import of the study adds
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from results import durable, store
 from results.aliases import Fields, Json, StringMap
@@ -50,13 +50,6 @@ EMPTY = Piece(*(schema.build(columns, {}, {}) for columns in schema.COLUMNS.valu
 Torn = StringMap  # description of the fault, by file name
 
 
-class Action(NamedTuple):
-    """A completed repair: a line for the user, and whether earlier writers must be stopped."""
-
-    line: str
-    fence: bool = False
-
-
 @located
 def run(folder: Folder, report: Report) -> int:
     """Repairs a store. Prints one line for every dropped or rebuilt file, and one for every remaining fault.
@@ -78,11 +71,7 @@ def run(folder: Folder, report: Report) -> int:
     before = verify.examine(folder, report)
     count = 0
     for findings in before:
-        if findings.place == folder:
-            lines = _repair_around(findings)
-        else:
-            lines = _repair_study(Path(str(folder)) / findings.place.name, findings, report)
-        for line in lines:
+        for line in _repair(Path(str(findings.place)), findings, report, is_study=findings.place != folder):
             print(printable(line))
             count += 1
     after = verify.examine(folder, report) if count else before
@@ -94,33 +83,40 @@ def run(folder: Folder, report: Report) -> int:
     return 1 if remaining else 0
 
 
-def _repair_around(findings: Findings) -> Iterator[str]:
-    """Drops torn files in the store's own folder."""
-    for fault in findings.faults:
-        if fault.torn:
+def _repair(folder: Path, findings: Findings, report: Report, *, is_study: bool) -> Iterator[str]:
+    """Repairs the store's own folder, or a study, until there are no torn files.
+
+    Waits for a study's lock, because writers hold it.
+    """
+    torn = [fault for fault in findings.faults if fault.torn]
+    if not torn:
+        return
+    if not is_study:
+        for fault in torn:
             fault.path.unlink(missing_ok=True)
             yield f"{fault.path}: dropped; it {fault.what}"
-
-
-def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[str]:
-    """Repairs a study until there are no torn files. Waits for the study's lock, because writers hold it."""
-    if not any(fault.torn for fault in findings.faults):
         return
-    if any(fault.torn and fault.path == folder for fault in findings.faults) and _is_bare(folder):
-        yield from _remove_folder(folder)
+    listing = list_study(folder)
+    has_data = listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK}
+    if not has_data and any(fault.path == folder for fault in torn):
+        shutil.rmtree(folder)
+        yield f"{folder}: dropped; it had no plan for more than a day"
         return
     if store.is_running(folder.parent, folder.name):
         report(f"waiting for the process that writes {printable(folder)}")
     with store.lock(folder.parent, folder.name):
-        for fault in findings.faults:
-            if fault.path == folder / study_checks.LOCK and fault.torn:
+        for fault in torn:
+            if fault.path == folder / study_checks.LOCK:
                 os.truncate(folder / study_checks.LOCK, 0)  # a regular file, because it could be locked
                 yield f"{fault.path}: emptied; it {fault.what}"
         fence = False
-        while actions := _round(study_checks.check(folder)):
-            yield from (action.line for action in actions)
-            fence |= any(action.fence for action in actions)
-        after = study_checks.check(folder)
+        while True:
+            after = study_checks.check(folder)
+            lines, stops_writers = _round(after)
+            if not lines:
+                break
+            yield from lines
+            fence |= stops_writers
         newest = max(after.claims, default=0)
         fence |= newest > 0 and after.claims[newest].parts > _count(after)
         fence |= any(fault.torn and fault.path == folder / commit_file(newest) for fault in after.faults)
@@ -129,40 +125,47 @@ def _repair_study(folder: Path, findings: Findings, report: Report) -> Iterator[
         yield from _envelopes(folder, after)
 
 
-def _round(findings: Findings) -> list[Action]:
-    """Runs one round of repairs. Faults that this round uncovers are handled in the next round."""
+def _round(findings: Findings) -> tuple[list[str], bool]:
+    """Runs one round of repairs. Faults that this round uncovers are handled in the next round.
+
+    Returns:
+      A line for each repair, and whether earlier writers must be stopped.
+    """
     torn = {fault.path.name: fault.what for fault in findings.faults if fault.torn and fault.path != findings.place}
     study = _study(findings)
-    actions = [*_requests(findings, torn, study), *_claims(findings), *_records(findings, torn, study)]
-    actions = actions or list(_commits(findings.place, torn))
-    actions = actions or list(_parts(findings, torn, study))
-    return actions or list(_holes(findings) if study else ())
+    requests, claims = list(_requests(findings, torn, study)), list(_claims(findings))
+    if lines := [*requests, *claims, *_records(findings, torn, study)]:
+        return lines, bool(claims)
+    lines = list(_commits(findings.place, torn)) or list(_parts(findings, torn, study))
+    if study and not lines:
+        lines = list(_holes(findings))
+    return lines, bool(lines)
 
 
-def _requests(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Action]:
+def _requests(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[str]:
     """Repairs temporary files, plans and requests for repeats, which are rebuilt from their names."""
     for name, what in torn.items():
         path, named = findings.place / name, parts.listing([name])
         if name.startswith(durable.TEMPORARY) or (named.plans and not study):
             path.unlink(missing_ok=True)
-            yield Action(f"{path}: dropped{', because no other file has the plan' if named.plans else ''}; it {what}")
+            yield f"{path}: dropped{', because no other file has the plan' if named.plans else ''}; it {what}"
         elif named.plans and study:
             durable.replace(path, _plan_record(study, named.plans[0]))
-            yield Action(f"{path}: rebuilt; it {what}")
+            yield f"{path}: rebuilt; it {what}"
         for repeats in named.confirms:
             durable.replace(path, durable.seal(repeats.record()))
-            yield Action(f"{path}: rebuilt; it {what}")
+            yield f"{path}: rebuilt; it {what}"
     if study and study.trials not in findings.listing.plans and plan_file(study.trials) not in torn:
         path = findings.place / plan_file(study.trials)
         durable.create(path, _plan_record(study, study.trials))
-        yield Action(f"{path}: rebuilt; it was missing")
+        yield f"{path}: rebuilt; it was missing"
 
 
 def _plan_record(study: Plan, trials: int) -> bytes:
     return durable.seal({"trials": trials, "plan": study.plan()})
 
 
-def _claims(findings: Findings) -> Iterator[Action]:
+def _claims(findings: Findings) -> Iterator[str]:
     """Rebuilds torn or missing claims with their cutoffs, newest first."""
     folder, listing, cutoffs = findings.place, findings.listing, findings.cutoffs
     untouched = {fault.path.name for fault in findings.faults if not fault.torn}  # intact, so they are kept
@@ -184,10 +187,10 @@ def _claims(findings: Findings) -> Iterator[Action]:
         path = folder / claim_file(number)
         was = "was torn" if path.exists() else "was missing"
         durable.replace(path, claim_bytes(number, cutoff, purpose))
-        yield Action(f"{path}: rebuilt with a cutoff of {cutoff} parts; it {was}", fence=True)
+        yield f"{path}: rebuilt with a cutoff of {cutoff} parts; it {was}"
 
 
-def _records(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Action]:
+def _records(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[str]:
     """Rebuilds the newest commit record if it is torn or missing."""
     for number in sorted(findings.claims, reverse=True):
         path, claim = findings.place / commit_file(number), findings.claims[number]
@@ -200,7 +203,7 @@ def _records(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Act
             record = commit_checks.rebuild_record(findings, number, claim.parts, study, request)
             if record is not None:
                 durable.replace(path, durable.seal(record))
-                yield Action(f"{path}: rebuilt from its tables and envelope; it {torn.get(path.name, 'was missing')}")
+                yield f"{path}: rebuilt from its tables and envelope; it {torn.get(path.name, 'was missing')}"
                 return
 
 
@@ -211,7 +214,7 @@ def _possible_requests(study: Plan, listing: Listing) -> list[TrialRequest]:
     return [TrialRequest(count, repeats) for count in trials for repeats in confirms]
 
 
-def _commits(folder: Folder, torn: Torn) -> Iterator[Action]:
+def _commits(folder: Folder, torn: Torn) -> Iterator[str]:
     """Drops torn commit records, and those that list a torn or missing file."""
     for name, what in torn.items():
         number = commit_number(name)
@@ -220,10 +223,10 @@ def _commits(folder: Folder, torn: Torn) -> Iterator[Action]:
         for path in (folder / name, folder / commit_file(number)):
             if path.exists():
                 path.unlink()
-                yield Action(f"{path}: dropped; {'it' if path.name == name else name} {what}", fence=True)
+                yield f"{path}: dropped; {'it' if path.name == name else name} {what}"
 
 
-def _parts(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Action]:
+def _parts(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[str]:
     counting = _counting_parts(findings)
     for part in findings.listing.parts:
         if part.file not in torn:
@@ -234,10 +237,10 @@ def _parts(findings: Findings, torn: Torn, study: Plan | None) -> Iterator[Actio
             how = "replaced by an empty part"
         else:
             path.unlink()
-        yield Action(f"{path}: {how}; it {torn[part.file]}", fence=True)
+        yield f"{path}: {how}; it {torn[part.file]}"
 
 
-def _holes(findings: Findings) -> Iterator[Action]:
+def _holes(findings: Findings) -> Iterator[str]:
     """Fills gaps in the numbering of parts with empty parts."""
     present = {part.seq for part in _counting_parts(findings)}
     missing = [seq for seq in range(findings.merged, max(present, default=0)) if seq not in present]
@@ -247,7 +250,7 @@ def _holes(findings: Findings) -> Iterator[Action]:
         path = findings.place / Part(seq, token).file
         if token and findings.claims[token].purpose != "commit" and not path.exists():
             durable.create(path, compaction.part_bytes(EMPTY))
-            yield Action(f"{path}: rebuilt as an empty part; it was missing", fence=True)
+            yield f"{path}: rebuilt as an empty part; it was missing"
 
 
 def _envelopes(folder: Path, findings: Findings) -> Iterator[str]:
@@ -314,16 +317,3 @@ def _record(path: Folder) -> Json | None:
         return record
     except BadInput:
         return None
-
-
-def _is_bare(folder: Path) -> bool:
-    """Returns whether a study's folder contains only claims."""
-    listing = list_study(folder)
-    return not (listing.plans or listing.parts or listing.commits or set(listing.others) - {study_checks.LOCK})
-
-
-def _remove_folder(folder: Path) -> Iterator[str]:
-    for entry in entries(folder):
-        (folder / entry.name).unlink()
-    folder.rmdir()
-    yield f"{folder}: dropped; it had no plan for more than a day"

@@ -63,7 +63,6 @@ def _look(folder: Folder, within: list[Entry], on_bytes: OnBytes, rebuild: bool)
     _confirms(records, findings)
     _claims(records, findings)
     listed = commit_checks.commits(findings, records, files, on_bytes, rebuild=rebuild)
-    _unrecorded(findings)
     check_parts(findings, on_bytes)
     for name in listing.others:
         if name in listed:
@@ -169,15 +168,12 @@ def _claims(records: Fields, findings: Findings) -> None:
         if before and claim.parts < before.parts and claim.purpose != "repair" and not is_void:
             fault = f"counts {claim.parts} parts, but the claim before it counted {before.parts}"
             findings.fault(folder / claim_file(number), fault)
-
-
-def _unrecorded(findings: Findings) -> None:
-    """Detects a merge that copied all files of a study except the commit record. The other checks do not notice it."""
-    listing, newest = findings.listing, max(findings.claims, default=0)
+    # The other checks do not notice a merge that copied all files of a study except the commit record.
+    newest = max(findings.claims, default=0)
     tables = [name for name in listing.others if commit_number(name) == newest]
-    is_unrecorded = newest and findings.claims[newest].purpose == "merge" and newest not in listing.commits
-    if is_unrecorded and len(tables) > len(TABLES):
-        findings.fault(findings.place / commit_file(newest), "is missing, but its tables and envelope exist", torn=True)
+    is_merge = newest and findings.claims[newest].purpose == "merge"
+    if is_merge and newest not in listing.commits and len(tables) > len(TABLES):
+        findings.fault(folder / commit_file(newest), "is missing, but its tables and envelope exist", torn=True)
 
 
 def newest_claim(listing: Listing) -> int:
@@ -206,24 +202,20 @@ def check_parts(findings: Findings, on_bytes: OnBytes) -> None:
         path, claim = folder / part.file, findings.claims.get(part.token)
         if claim and (claim.purpose == "commit" or part.seq < claim.parts):
             findings.fault(path, f"was not written under a valid claim: {claim_file(part.token)} does not include it")
-        if not _is_intact(path, findings, on_bytes):
+        with findings.reading(path):
+            data = path.read_bytes()
+            on_bytes(len(data))
+            is_intact = hashlib.sha256(memoryview(data)[:-DIGEST_BYTES]).digest() == data[-DIGEST_BYTES:]
+            if is_intact:
+                findings.parts.append(part)
+            else:
+                findings.fault(path, TORN, torn=True)
+        if part not in findings.parts:
             continue
-        findings.parts.append(part)
         if part in counting:
             _part_content(path, findings)
         else:
             findings.leftovers["replaced" if part.seq < merged else "cut off"] += 1
-
-
-def _is_intact(path: Folder, findings: Findings, on_bytes: OnBytes) -> bool:
-    """Returns whether a part ends with the hash of its other bytes. Adds a fault if not."""
-    with findings.reading(path):
-        data = path.read_bytes()
-        on_bytes(len(data))
-        if hashlib.sha256(memoryview(data)[:-DIGEST_BYTES]).digest() == data[-DIGEST_BYTES:]:
-            return True
-        findings.fault(path, TORN, torn=True)
-    return False
 
 
 def _part_content(path: Folder, findings: Findings) -> None:
@@ -240,7 +232,7 @@ def _part_content(path: Folder, findings: Findings) -> None:
         repeats = max(findings.confirms, default=NO_REPEATS, key=lambda repeats: repeats.confirm)
         study = findings.studies[planned].with_request(TrialRequest(trials, repeats))
         flaws = table_checks.flaws(study, rows)
-        findings.faults += [Fault(path, f"{flaw.what} ({flaw.table})") for flaw in flaws]
+        findings.faults += [Fault(path, f"{flaw} ({table})") for table, flaw in flaws]
         findings.endings |= outcomes(rows["trials"])
     except TooOld:
         raise

@@ -36,13 +36,6 @@ class Rows(NamedTuple):
     read: Callable[[Sequence[str]], pa.Table]
 
 
-class Flaw(NamedTuple):
-    """A flaw in a table (studies, trials or measurements), described by a predicate that follows the table's path."""
-
-    table: str
-    what: str
-
-
 def table_rows(table: pa.Table) -> Rows:
     return Rows(table.schema, len(table), lambda names: table.select(list(names)))
 
@@ -61,8 +54,8 @@ def parquet_rows(file: bounds.Parquet, *, cached: bool) -> Rows:
 
 def flaws(
     study: Plan, tables: Mapping[str, Rows], runs: frozenset[int] | None = None, *, whole: bool = False
-) -> Iterator[Flaw]:
-    """Yields the flaws in a study's tables.
+) -> Iterator[tuple[str, str]]:
+    """Yields the table and the description of each flaw in a study's tables. A description follows the table's path.
 
     Args:
       study: the plan, with the planned trials.
@@ -70,7 +63,7 @@ def flaws(
       runs: valid run numbers, or None if unknown.
       whole: whether the tables contain the whole study, instead of only a part of it.
     """
-    wrong = [Flaw(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
+    wrong = [(table, what) for table in schema.COLUMNS for what in _shape(table, tables[table].schema, study)]
     if wrong:
         yield from wrong
         return
@@ -82,31 +75,30 @@ def flaws(
     names = {"studies": _texts(studies["study"]), "trials": _texts(trials["study"]), "measurements": curves.studies}
     for table, stored in names.items():
         if foreign := stored - {study.name}:
-            yield Flaw(table, f"holds rows of another study, {min(map(str, foreign))[:80]!r}")
+            yield (table, f"holds rows of another study, {min(map(str, foreign))[:80]!r}")
     for table, rows in (("studies", studies), ("trials", trials)):
         nulls = [column for column in schema.NEVER_NULL if column in rows.column_names and rows[column].null_count]
         for column in nulls:
-            yield Flaw(table, f"{rows[column].null_count} rows have no {column}")
+            yield (table, f"{rows[column].null_count} rows have no {column}")
         if nulls:
             return
-    yield from (Flaw("studies", what) for what in _studies(study, studies, runs))
+    yield from (("studies", what) for what in _studies(study, studies, runs))
     of_trials = list(_trials(study, trials, set(studies["run"].to_pylist())))
     of_trials += _roles(study, trials, whole)
-    yield from (Flaw("trials", what) for what in of_trials)
-    yield from (Flaw("measurements", what) for what in curves.flaws)
+    yield from (("trials", what) for what in of_trials)
+    yield from (("measurements", what) for what in curves.flaws)
     ids = trials["trial"].to_numpy()
     orphans = curves.trials[:0] if np.array_equal(curves.trials, ids) else np.setdiff1d(curves.trials, ids)
     if len(orphans):
-        yield Flaw("measurements", f"holds rows of {_some('trial', orphans)}, which trials does not have")
+        yield ("measurements", f"holds rows of {_some('trial', orphans)}, which trials does not have")
     if not recorded and not (of_trials or curves.flaws or len(orphans)):
-        yield from (Flaw("trials", what) for what in _ends(trials, curves))
+        yield from (("trials", what) for what in _ends(trials, curves))
 
 
 def needed(table: str, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """Returns the named columns of all rows, in the current schema. Tables with an older schema keep all columns."""
-    is_current = schema.is_of_today(rows.schema)
-    content = rows.read(columns if is_current else rows.schema.names)
-    return content if is_current else migrations.upgrade(table, content, table)
+    content = rows.read(columns if schema.is_of_today(rows.schema) else rows.schema.names)
+    return migrations.upgrade(table, content, table)
 
 
 class TrialSpans(NamedTuple):
@@ -158,14 +150,11 @@ def _shape(table: str, written: pa.Schema, study: Plan) -> Iterator[str]:
     columns = schema.COLUMNS[table]
     kind, reserved = KINDS[study.kind], kinds.reserved()
     columns_of_kind = {column.name: column.type for column in kind.columns}
-    fields = written
-    if not schema.is_of_today(written):
-        fields = migrations.upgrade(table, written.empty_table(), table).schema
-    if [(field.name, field.type) for field in fields][: len(columns)] != [column[:2] for column in columns]:
-        for column, field in zip(columns, fields, strict=False):
-            if (field.name, field.type) != (column.name, column.type):
-                yield f"has column {field.name} ({field.type}) instead of {column.name} ({column.type})"
-                return
+    fields = migrations.upgrade(table, written.empty_table(), table).schema
+    for column, field in zip(columns, fields, strict=False):
+        if (field.name, field.type) != (column.name, column.type):
+            yield f"has column {field.name} ({field.type}) instead of {column.name} ({column.type})"
+            return
     if len(fields) < len(columns):
         yield f"lacks the column {columns[len(fields)].name}"
     for field in list(fields)[len(columns) :]:
@@ -253,10 +242,7 @@ def _roles(study: Plan, table: pa.Table, whole: bool) -> Iterator[str]:
         yield f"has repeats of missing trials: {_some('trial', ids[repeats][~present])}"
     for name in table.schema.names[len(schema.TRIALS) :]:
         values = table[name].to_numpy()
-        differs = present & ~(
-            (values[rows_of_originals] == values[repeats])
-            | (np.isnan(values[rows_of_originals]) & np.isnan(values[repeats]))
-        )
+        differs = present & ~np.isclose(values[rows_of_originals], values[repeats], rtol=0, atol=0, equal_nan=True)
         if differs.any():
             yield f"has a {name} that differs from the repeated trial in {_some('trial', ids[repeats][differs])}"
 

@@ -161,10 +161,7 @@ class Bucket:
         """Yields the key and status of each object below a folder. Requests list at most ``most`` objects at once."""
         if snapshot := self._covering(folder):
             yield from snapshot.below(folder)
-        else:
-            yield from self._listed(folder, most)
-
-    def _listed(self, folder: str, most: int = 1000) -> Iterator[tuple[str, Status]]:
+            return
         with self._asking(folder) as library:
             for page in library.list(self._store, prefix=_prefix(folder) or None, chunk_size=most):
                 for listed in page:
@@ -239,7 +236,7 @@ class Bucket:
             yield
             return
         try:
-            self._snapshot = _Snapshot(folder, self._listed(folder))
+            self._snapshot = _Snapshot(folder, self.objects(folder))
             yield
         finally:
             self._snapshot = None
@@ -247,7 +244,8 @@ class Bucket:
     def refresh(self) -> None:
         """Lists the folder of the snapshot again, if there is one."""
         if self._snapshot is not None:
-            self._snapshot = _Snapshot(self._snapshot.folder, self._listed(self._snapshot.folder))
+            folder, self._snapshot = self._snapshot.folder, None
+            self._snapshot = _Snapshot(folder, self.objects(folder))
 
     def lacks(self, key: str) -> bool:
         """Returns whether an object is missing in a snapshot that covers it."""

@@ -77,9 +77,6 @@ class BucketPath:
     def read_bytes(self) -> bytes:
         return self.bucket.get(self.key)
 
-    def read_text(self) -> str:
-        return self.read_bytes().decode()
-
     def stat(self) -> Status:
         return self.bucket.head(self.key)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -82,15 +82,15 @@ class BatchStudy(Plan):
     packages: Fields = dataclasses.field(default_factory=dict)
     evaluation_spacings: tuple[tuple[int, int], ...] = ()
 
-    kind: ClassVar[str] = "batch"
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {
+    kind = "batch"
+    OMITTED_AT: ClassVar = {
         "dataset_options": {},
         "precision": "float32",
         "packages": {},
         "evaluation_spacings": [],
     }
-    NOT_IN_IDENTITY: ClassVar[frozenset[str]] = frozenset({"trials", "confirm", "confirm_top", "digits"})
-    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({"pruning", "stop"})  # they only end trials
+    NOT_IN_IDENTITY = frozenset({"trials", "confirm", "confirm_top", "digits"})
+    NOT_IN_STREAM = frozenset({"pruning", "stop"})  # they only end trials
 
     def __post_init__(self) -> None:
         check_int("batch_size", self.batch_size, 1, MOST_STEPS)

@@ -1,7 +1,6 @@
 """Factorization: the plan of a ``cores`` study, which runs implicit ALS on a matrix of links with several cores."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import ClassVar
 
 from results.aliases import Fields
@@ -46,14 +45,14 @@ class Factorization(Als, Plan):
     comparable: str = COMPARABLE
     digits: int = DIGITS[-1]
 
-    kind: ClassVar[str] = "cores"
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {
+    kind = "cores"
+    OMITTED_AT: ClassVar = {
         "evaluate_every": 1,
         "evaluation_rows": None,
         "fold_in_ridge": None,
     }
     # The stream depends only on the data, search, seed and ridge, so all cores and solvers share trials.
-    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset({*OPTIONS, "cores"} - {"ridge"})
+    NOT_IN_STREAM = frozenset({*OPTIONS, "cores"} - {"ridge"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from typing import ClassVar
 
 from results.aliases import Fields
@@ -86,9 +85,9 @@ class LayoutStudy(Plan):
     comparable: str = COMPARABLE
     digits: int = DIGITS[-1]
 
-    kind: ClassVar[str] = "layout"
+    kind = "layout"
     # The stream depends only on the model, batch and seed: all layouts train the same parameters on the same data.
-    NOT_IN_STREAM: ClassVar[frozenset[str]] = frozenset(
+    NOT_IN_STREAM = frozenset(
         {
             "mesh",
             "layout",
@@ -102,7 +101,7 @@ class LayoutStudy(Plan):
             "budget_steps",
         }
     )
-    OMITTED_AT: ClassVar[Mapping[str, object]] = {
+    OMITTED_AT: ClassVar = {
         "dataset": COUNTING,
         "dataset_version": "",
         "optimizer": "adam",

@@ -50,9 +50,9 @@ class Recorded(Plan):
     sequence_length: int | None = None
     targets: tuple[Target, ...] = ()
 
-    OMITTED_AT: ClassVar[Fields] = {"unit": UNITS[0], "sequence_length": None, "targets": []}
-    kind: ClassVar[str] = "recorded"
-    budget_steps: ClassVar[int] = MOST_STEPS  # the source may not report it
+    OMITTED_AT: ClassVar = {"unit": UNITS[0], "sequence_length": None, "targets": []}
+    kind = "recorded"
+    budget_steps = MOST_STEPS  # the source may not report it
 
     def __post_init__(self) -> None:
         for field in ("source", "dataset", "model", "optimizer"):

@@ -76,7 +76,7 @@ def read_checked(commit: Commit) -> Piece:
         files_checked(commit)
         return Piece(*(read_table(commit, table) for table in TABLES))
     tables: dict[str, pa.Table] = {}
-    for fault in release_checks.slice_faults(commit, commit.study, {}, tables):
+    for fault in release_checks.slice_faults(commit, tables):
         raise Damaged(f"{fault.line}. {_CHECK}")
     return Piece(**tables)
 
@@ -92,7 +92,7 @@ def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
     sources = {name: pa.py_buffer(content) for name, content in data.items()}
     folder = commit.files["studies"].path.parent
-    for fault in commit_checks.content_faults(commit, commit.study, folder, sources, {}, numbers):
+    for fault in commit_checks.content_faults(commit, folder, sources, {}, numbers):
         raise Damaged(f"{fault.line}. {_CHECK}")
     return commit, data
 

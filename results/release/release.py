@@ -119,27 +119,25 @@ def _write_tables(commits: Sequence[Commit], put: Put) -> list[Commit]:
         envelopes.append(envelope.build(commit.study, Piece(**tables), dict.fromkeys(envelope.HASHED, "")))
     for writer in writers.values():
         writer.close()
-    slices: list[dict[str, File]] = []
-    for number, commit in enumerate(commits):
+    bound = []
+    for number, (commit, (data, rows)) in enumerate(zip(commits, envelopes, strict=True)):
         metaparameters = list(schemas_of_studies["trials"][number])[len(schema.TRIALS) :]
         types = {
             "studies": {},
             "trials": {field.name: str(field.type) for field in metaparameters},
             "measurements": dict(sorted(commit.metrics.items())),
         }
-        slices.append({})
+        slices = {}
         for table, writer in writers.items():
             index, start = writer.places[number]
-            slices[-1][table] = slice_of(writer.files[index], start, commit.files[table].rows, types[table])
-    bound = [
-        envelope.rebind(data, {table: study_slices[table].sha256 for table in envelope.HASHED})
-        for (data, _), study_slices in zip(envelopes, slices, strict=True)
-    ]
-    file, start = put(ENVELOPES, b"".join(bound), 0), 0
-    for study_slices, data, (_, rows) in zip(slices, bound, envelopes, strict=True):
-        study_slices["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
+            slices[table] = slice_of(writer.files[index], start, commit.files[table].rows, types[table])
+        hashes = {table: slices[table].sha256 for table in envelope.HASHED}
+        bound.append((slices, envelope.rebind(data, hashes), rows))
+    file, start = put(ENVELOPES, b"".join(data for _, data, _ in bound), 0), 0
+    for slices, data, rows in bound:
+        slices["envelope"] = File(file.path, file.sha256, len(data), rows, file, start)
         start += len(data)
-    return [commit._replace(parts=0, files=study_slices) for commit, study_slices in zip(commits, slices, strict=True)]
+    return [commit._replace(parts=0, files=slices) for commit, (slices, _, _) in zip(commits, bound, strict=True)]
 
 
 @contextmanager

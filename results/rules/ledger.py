@@ -7,6 +7,7 @@ import collections
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from results.grouping import grouped
 from results.plans.study import REASONS, REASONS_TO_RERUN
 from results.plans.trial_request import TrialRequest
 from results.rules import confirmation
@@ -69,13 +70,11 @@ def tally(request: TrialRequest, endings: Endings) -> Ledger:
     """
     ways = collections.Counter(endings.values())  # few of them are distinct
     if any(how.role != SEARCH for how in ways):
-        by_number = collections.defaultdict(list)
-        for trial, how in endings.items():
-            if how.role == CONFIRM:
-                by_number[confirmation.repeat(trial)].append(how)
-        ways = collections.Counter({how: count for how, count in ways.items() if how.role == SEARCH})
-        for k, repeats in by_number.items():
-            ways.update(repeats[max(0, len(repeats) - request.repeats.trials_repeated(k, request.trials)) :])
+        confirmed = [trial for trial, how in endings.items() if how.role == CONFIRM]
+        ways = collections.Counter(how for how in endings.values() if how.role == SEARCH)
+        for k, repeats in grouped(confirmed, confirmation.repeat).items():
+            first = max(0, len(repeats) - request.repeats.trials_repeated(k, request.trials))
+            ways.update(endings[trial] for trial in repeats[first:])
     counts = collections.Counter[str | None]()
     for how, count in ways.items():
         counts[how.reason if how.status == "INCOMPLETE" else how.status] += count

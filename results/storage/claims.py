@@ -89,7 +89,9 @@ class Claim:
         newest = retry(self._newest)
         self._state = self._state._replace(base=newest, parts=[])
         self.number, self._held = None, {}
-        _remove_merged(newest)
+        for part in list_study(self._folder).parts:  # readers that find a part missing retry, and then see the commit
+            if part.seq < newest.parts:
+                (self._folder / part.file).unlink(missing_ok=True)
 
     def _write(self, piece: Piece, number: int) -> None:
         part = Part(self._next, number)
@@ -212,11 +214,3 @@ def _remove_old(folder: Folder, names: list[str]) -> None:
     for name in names:
         if durable.is_leftover(folder / name):
             (folder / name).unlink(missing_ok=True)
-
-
-def _remove_merged(newest: Commit) -> None:
-    """Removes the parts that a commit includes. Readers that find a part missing retry, and then see the commit."""
-    folder = newest.files["studies"].path.parent
-    for part in list_study(folder).parts:
-        if part.seq < newest.parts:
-            (folder / part.file).unlink(missing_ok=True)

@@ -115,7 +115,7 @@ def commit_of(
       record: untrusted plain data, in the format of ``record_of``.
       folder: folder to which file paths are relative.
       path: source of the record, for error messages.
-      shared_files: shared files of a release by name, or None for a store.
+      shared_files: shared files of a release by name. A store has no shared files.
     """
     try:
         schema.check_number(path, record["schema"])

@@ -1,7 +1,7 @@
 """Compaction: merges a study's last commit and its parts into one Arrow table and one Parquet file per table."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,8 +76,9 @@ def merge(pieces: Sequence[Piece], study: Plan | None = None) -> Piece:
     piece_of_row = np.repeat(np.arange(len(pieces)), [len(piece.trials) for piece in pieces])
     last = _last_rows(trials["trial"].to_numpy())
     if len(last) < len(trials):
-        counts = dict(zip(trials["trial"].to_numpy()[last].tolist(), piece_of_row[last].tolist(), strict=True))
-        measurements = _join([_own_measurements(piece, counts, i) for i, piece in enumerate(pieces)])
+        ids, piece_of = trials["trial"].to_numpy()[last], piece_of_row[last]
+        kept = [select_trials(piece, ids[piece_of == i].tolist()) for i, piece in enumerate(pieces)]
+        measurements = _join([piece.measurements for piece in kept])
     else:
         measurements = _join([piece.measurements for piece in pieces])
     order = _order(measurements["trial"].to_numpy(), measurements["step"].to_numpy())
@@ -159,11 +160,6 @@ def _last_rows(ids: np.ndarray) -> np.ndarray:
     """Returns the row index of the last occurrence of each id, sorted by id."""
     _, from_the_end = np.unique(ids[::-1], return_index=True)
     return len(ids) - 1 - from_the_end
-
-
-def _own_measurements(piece: Piece, piece_that_counts: Mapping[int, int], number: int) -> pa.Table:
-    counting = [trial for trial in piece.trials["trial"].to_pylist() if piece_that_counts[trial] == number]
-    return piece.measurements.filter(pa.array(np.isin(piece.measurements["trial"].to_numpy(), counting)))
 
 
 def _order(trial: np.ndarray, step: np.ndarray) -> np.ndarray | None:

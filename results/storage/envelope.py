@@ -41,11 +41,8 @@ FORMAT = 1
 BATCHES = {"minimum": 1, "released": 2}  # number of leading batches that a rule reads
 KEY = b"scaling_limits_envelope"
 HASHED = ("trials", "measurements")  # tables it is built from
-NEEDED = {  # columns it is built from
-    "studies": {"seconds_per_epoch", "emulated"},
-    "trials": {"trial", "role", "status"},
-    "measurements": {"trial", "step", *METRICS},
-}
+# Columns of the tables that it is built from.
+NEEDED = frozenset({"seconds_per_epoch", "emulated", "trial", "role", "status", "step", *METRICS})
 COLUMNS = ("trial", "rank", "step_before", "step")  # followed by the metrics, in their own types
 
 
@@ -88,7 +85,7 @@ def build(study: Plan, tables: Piece, hashes: StringMap) -> tuple[bytes, int]:
 
 def commit_files(study: Plan, tables: Piece) -> dict[str, tuple[bytes | memoryview, str, int]]:
     """Returns the content, the sha256 and the number of rows of each file of a commit: the tables and the envelope."""
-    files: dict[str, tuple[bytes | memoryview, str, int]] = {}
+    files = {}
     for table, rows in tables._asdict().items():
         content = compaction.parquet_bytes(rows)
         files[table] = content, hashlib.sha256(content).hexdigest(), len(rows)
@@ -192,7 +189,7 @@ def answers(envelopes: Sequence[Envelope], target: Target, rule: Rule) -> dict[s
       rule: rule that determines which trials count and when they reach the target.
     """
     measured = [envelope for envelope in envelopes if target.metric in envelope.description.metrics]
-    by_study: dict[str, Answer] = {}
+    by_study = {}
     for metrics, members in grouped(measured, lambda envelope: tuple(envelope.description.metrics.items())).items():
         table = _rows(members, metrics)
         trial, before, step = (table[name].to_numpy() for name in ("trial", "step_before", "step"))

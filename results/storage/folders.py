@@ -24,10 +24,9 @@ def advice(folder: Folder, otherwise: str) -> str:
 
 def check_not_above(folder: Folder) -> None:
     """Raises BadInput for a folder that is not a store but has stores below it. The message lists these stores."""
-    stores: list[Folder] = (
-        list(_below(folder, DEPTH)) if durable.system(folder).is_local and not is_store(folder) else []
-    )
-    if stores:
+    if not durable.system(folder).is_local or is_store(folder):
+        return
+    if stores := list(_below(folder, DEPTH)):
         names = ", ".join(map(str, stores[:_SHOWN]))
         if len(stores) > _SHOWN:
             names += f" and {len(stores) - _SHOWN} more"

@@ -31,20 +31,16 @@ class Heartbeat(NamedTuple):
       doing: phase of the process: starting, compiling or training.
       trials: maximum number of trials to run.
       ended: number of these trials that have ended.
-      unit: unit of steps, such as step or epoch.
       steps: steps in this run, summed over trials.
       steps_per_second: speed while training.
-      sweep_ends: expected end of the whole sweep in seconds since 1970, or None if unknown.
       silent: seconds since the process that runs the study last showed activity, as observed by another process.
     """
 
     doing: str
     trials: int
     ended: int
-    unit: str
     steps: int
     steps_per_second: float
-    sweep_ends: float | None
     silent: float = 0.0
 
     def settled(self, stored: Ledger) -> int:
@@ -107,48 +103,36 @@ def read(folder: Folder) -> Heartbeat | None:
     return sighting.beat if sighting and sighting.alive else None
 
 
-class Watch:
-    """Observes heartbeats over time, and determines which are from live processes.
+def running(folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
+    """Returns the heartbeats of live processes, by folder of the study.
 
     A process on another host counts as alive if its heartbeat is recent by the local clock. Because the clocks of hosts
-    can differ, it also counts as alive if another heartbeat arrives.
+    can differ, it also counts as alive if another heartbeat arrives, for which this function waits a few seconds.
     """
-
-    def __init__(self) -> None:
-        self._last: dict[Folder, tuple[float, float]] = {}  # time written by its clock, and time observed by ours
-
-    def look(self, folders: Iterable[Folder]) -> dict[Folder, Heartbeat]:
-        """Returns the heartbeats of running studies, by folder. Waits a few seconds if it has to look again."""
-        folders = list(folders)
-        beats = {folder: self.one(folder) for folder in folders}
-        doubtful = [folder for folder, beat in beats.items() if beat is None and folder in self._last]
-        seconds = max((durable.system(folder).heartbeat_seconds for folder in doubtful), default=0.0)
-        if any(time.monotonic() - self._last[folder][1] < seconds for folder in doubtful):
-            time.sleep(seconds + 1)
-            beats |= {folder: self.one(folder) for folder in doubtful}
-        return {folder: beat for folder, beat in beats.items() if beat is not None}
-
-    def one(self, folder: Folder) -> Heartbeat | None:
-        """Returns a study's heartbeat if its process is known to be alive now, or None."""
+    beats = {}
+    doubtful = {}  # times of writing
+    for folder in folders:
         sighting = seen(folder)
-        if sighting is None or sighting.alive is not None:
-            return sighting.beat if sighting and sighting.alive else None
-        now, before = time.monotonic(), self._last.get(folder)
-        fresh = durable.system(folder).fresh_seconds
-        is_recent = abs(time.time() - sighting.written) < fresh
-        if before is None or before[0] != sighting.written:
-            self._last[folder] = sighting.written, now
-            return sighting.beat if before or is_recent else None
-        return sighting.beat if is_recent and now - before[1] < fresh else None
+        if sighting is None or sighting.alive is False:
+            continue
+        if sighting.alive or abs(time.time() - sighting.written) < durable.system(folder).fresh_seconds:
+            beats[folder] = sighting.beat
+        else:
+            doubtful[folder] = sighting.written
+    if doubtful:
+        time.sleep(1 + max(durable.system(folder).heartbeat_seconds for folder in doubtful))
+    for folder, written in doubtful.items():
+        sighting = seen(folder)
+        if sighting is not None and sighting.written != written:
+            beats[folder] = sighting.beat
+    return beats
 
 
 def _is_sound(beat: Heartbeat) -> bool:
-    counts = (beat.trials, beat.ended, beat.steps)
-    numbers = [beat.steps_per_second, beat.silent]
-    if beat.sweep_ends is not None:
-        numbers.append(beat.sweep_ends)
+    counts, numbers = (beat.trials, beat.ended, beat.steps), (beat.steps_per_second, beat.silent)
     return (
-        all(type(word) is str and re.fullmatch("[a-z]{1,20}", word) for word in (beat.doing, beat.unit))
-        and all(type(count) is int and 0 <= count <= _MOST for count in counts)
-        and all(type(number) in (int, float) and 0 <= number <= _MOST for number in numbers)
+        type(beat.doing) is str
+        and bool(re.fullmatch("[a-z]{1,20}", beat.doing))
+        and all(type(count) is int for count in counts)
+        and all(type(number) in (int, float) and 0 <= number <= _MOST for number in (*counts, *numbers))
     )

@@ -5,6 +5,7 @@ The studies table also has ``plan_columns.COLUMNS``. The trials and measurements
 workload. ``narrow`` restores a study's original table.
 """
 
+import functools
 import itertools
 import threading
 from collections.abc import Sequence
@@ -42,9 +43,6 @@ class SharedFile:
         self._lock = threading.Lock()
         self._intact: bool | None = None
         self._hidden: str | None = None
-        self._data: bytes | None = None
-        self._metadata: Any = None
-        self._first_rows: np.ndarray = np.zeros(1, np.int64)  # first row of each row group, then the end
         self._groups: dict[int, pa.Table] = {}  # most recently decoded row groups, by index
         self._columns: Sequence[str] | None = None  # columns decoded in them, or None for all
 
@@ -59,9 +57,11 @@ class SharedFile:
     def content(self, start: int, size: int) -> bytes:
         """Returns ``size`` bytes starting at ``start``. The file is read only once."""
         with self._lock:
-            if self._data is None:
-                self._data = durable.read(self.path, self.bytes)
             return self._data[start : start + size]
+
+    @functools.cached_property
+    def _data(self) -> bytes:
+        return durable.read(self.path, self.bytes)
 
     @property
     def hidden(self) -> str:
@@ -97,19 +97,22 @@ class SharedFile:
         """The columns of the table."""
         return self.table(0, 0).schema
 
-    def _open(self) -> None:
+    @functools.cached_property
+    def _metadata(self) -> Any:
         durable.check_file(self.path)
         with self.path.open("rb") as stream:
             file = bounds.Parquet(stream)
-        self._metadata = file.metadata
-        if self._metadata.num_rows != self.rows or file.bytes != self.bytes:
+        if file.metadata.num_rows != self.rows or file.bytes != self.bytes:
             raise Damaged(f"{self.path} is not what was written. {_CHECK}")
+        return file.metadata
+
+    @functools.cached_property
+    def _first_rows(self) -> np.ndarray:
+        """The first row of each row group, then the end."""
         groups = range(self._metadata.num_row_groups)
-        self._first_rows = np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
+        return np.cumsum([0, *(self._metadata.row_group(i).num_rows for i in groups)])
 
     def _table(self, start: int, rows: int) -> pa.Table:
-        if self._metadata is None:
-            self._open()
         first = self._first_rows
         wanted = range(
             int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
@@ -130,8 +133,6 @@ class SharedFile:
         return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
 
     def _first_hidden(self) -> str:
-        if self._metadata is None:
-            self._open()
         with self.path.open("rb") as stream:
             file = bounds.Parquet(stream, metadata=self._metadata)
             for number in file.groups:

@@ -30,8 +30,8 @@ from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, command_line
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..analysis.conftest import Ran, plan, publish
 from ..results import by_hand
@@ -542,7 +542,7 @@ def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
     first, second = run()
     assert (first.failure or "").startswith("SLURM can never run job 7_0: BadConstraints. Request less")
     assert (second.failure or "").startswith("job 7_1 ended before it started")
-    queue = slurm._Queue()
+    queue = slurm.Queue()
     queue.report(["Priority", "Resources", "Priority", "None"])
     queue.report(["Resources"])  # not due yet
     assert capsys.readouterr().err == "4 queued: 2 Priority, 1 Resources\n"
@@ -617,20 +617,24 @@ def test_the_limit_of_each_study_is_named(
 
 
 def test_heartbeats_of_another_host_live_as_long_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beat = heartbeat.Heartbeat("training", 4, 1, "step", 10, 5.0, None)
+    beat = heartbeat.Heartbeat("training", 4, 1, 10, 5.0)
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     heartbeat.write(tmp_path, beat)
     monkeypatch.undo()
     assert heartbeat.read(tmp_path) is None
-    assert heartbeat.Watch().one(tmp_path) == beat
+    assert heartbeat.running([tmp_path]) == {tmp_path: beat}
     hours_ago = time.time() - 7200  # or a clock that is behind
     os.utime(tmp_path / heartbeat.FILE, (hours_ago, hours_ago))
-    watch = heartbeat.Watch()
-    assert watch.one(tmp_path) is None
-    os.utime(tmp_path / heartbeat.FILE, (hours_ago + 3, hours_ago + 3))
-    assert watch.one(tmp_path) == beat
     monkeypatch.setattr(LocalFiles, "heartbeat_seconds", 0.1)
-    assert heartbeat.Watch().look([tmp_path]) == {}
+    assert heartbeat.running([tmp_path]) == {}
+    sleep = time.sleep
+
+    def beats_while_waiting(seconds: float) -> None:
+        os.utime(tmp_path / heartbeat.FILE, (hours_ago + 3, hours_ago + 3))
+        sleep(0)
+
+    monkeypatch.setattr(time, "sleep", beats_while_waiting)
+    assert heartbeat.running([tmp_path]) == {tmp_path: beat}
 
 
 def test_status_says_in_what_two_studies_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

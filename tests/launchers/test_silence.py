@@ -22,8 +22,8 @@ from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch, RemoteStudy
 from sweeps.launchers.silence import Silence
 from sweeps.limits import Limits
-from sweeps.run import StudyUpdate
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import StudyUpdate
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 SLEEPING = "import time; print(flush=True); time.sleep(60)"
@@ -143,7 +143,7 @@ def test_silence_elsewhere(
     told: list[StudyUpdate] = []
     launch = Launch(tmp_path, [study], Settings(), Limits(), {}, {}, told.append, lambda: None)
     elsewhere = RemoteStudy(launch, study)
-    beat = heartbeat.Heartbeat("training", 4, 0, "step", 10, 5.0, None, 0.0)
+    beat = heartbeat.Heartbeat("training", 4, 0, 10, 5.0)
     heartbeat.write(tmp_path / study.name, beat)
     elsewhere.look()
     heartbeat.write(tmp_path / study.name, beat._replace(silent=400.0))  # its worker hangs

@@ -17,7 +17,7 @@ from results.storage import attempts, heartbeat
 from results.storage.heartbeat import FILE, Heartbeat
 from sweeps import status
 from sweeps.display import Display, clock, cut, short_names
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..terminal import Terminal, screen
 
@@ -123,7 +123,7 @@ def test_a_live_count_in_the_table_and_in_lines(tmp_path: Path, running: BatchSt
     def ledger(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
-    beat = Heartbeat("training", 8, 3, "step", 4312, 1200.4, None)
+    beat = Heartbeat("training", 8, 3, 4312, 1200.4)
     heartbeat.write(tmp_path / running.name, beat)
     with store.lock(tmp_path, running.name):
         assert f"{running.name}  running 3/8" in ledger().stdout

@@ -162,7 +162,7 @@ def _write_shards(builder: Any, split: str, lengths: Mapping[str, int], conversi
 
 def _tracked(values: Iterator[T], what: str, total: int, report: Report) -> Iterator[T]:
     """Yields values, and shows the number of finished ones if they take long."""
-    with show_progress(what, total, " examples", report, delay=FIRST_SECONDS, first=0) as move:
+    with show_progress(what, total, " examples", report, delay=FIRST_SECONDS, with_rest=True) as move:
         done = 0
         for done, value in enumerate(values, 1):
             yield value

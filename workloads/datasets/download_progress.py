@@ -44,14 +44,14 @@ def show_downloads(downloads: Any, total: int, report: Report) -> None:
 
     @contextlib.contextmanager
     def shown() -> Iterator[None]:
-        with show_progress("downloading", total, "B", report, delay=FIRST_SECONDS, first=0) as move:
+        with show_progress("downloading", total, "B", report, delay=FIRST_SECONDS, with_rest=True) as move:
             downloader._pbar_url, downloader._pbar_dl_size = EmptyTqdm(), _Megabytes(move)
             yield
 
     def url_info(path: Any, checksum_cls: Any = None) -> Any:
         file = Path(path)
         size = Size(file.stat().st_size)
-        with show_progress(f"checksum of {file.name}", size, "B", report, delay=FIRST_SECONDS, first=0) as move:
+        with show_progress(f"checksum of {file.name}", size, "B", report, delay=FIRST_SECONDS, with_rest=True) as move:
             digest = durable.sha256(file, move)
         return checksums.UrlInfo(size=size, checksum=digest, filename=file.name)
 

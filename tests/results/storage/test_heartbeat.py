@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,12 +16,12 @@ from results.rules.ledger import Ledger
 from results.storage import heartbeat
 from results.storage.heartbeat import FILE, Heartbeat
 
-BEAT = Heartbeat("training", 8, 3, "step", 1234, 56.5, time.time() + 60)
+BEAT = Heartbeat("training", 8, 3, 1234, 56.5)
 
 
 def test_it_is_read_as_it_was_written_and_goes(tmp_path: Path) -> None:
     assert heartbeat.read(tmp_path) is None
-    for beat in (BEAT, BEAT._replace(sweep_ends=None, ended=4)):
+    for beat in (BEAT, BEAT._replace(ended=4)):
         heartbeat.write(tmp_path, beat)
         assert heartbeat.read(tmp_path) == beat
         assert [path.name for path in tmp_path.iterdir()] == [FILE]
@@ -80,8 +79,8 @@ HARM: dict[str, Callable[[Path], object]] = {
     "a rate of 400 digits": resealed(steps_per_second=10**400),
     "true": resealed(ended=True),
     "a rate of text": resealed(steps_per_second="fast"),
-    "an end beyond all": resealed(sweep_ends=1e300),
-    "a list": resealed(sweep_ends=[]),
+    "a speed beyond all": resealed(steps_per_second=1e300),
+    "a list": resealed(silent=[]),
 }
 
 
