@@ -89,7 +89,7 @@ def _without_command(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS)) + 2
         answer_help(
-            _HELP.format(commands="\n".join(f"  {name:<{width}}{one.purpose}" for name, one in COMMANDS.items()))
+            _HELP.format(commands="\n".join(f"  {name:<{width}}{entry.purpose}" for name, entry in COMMANDS.items()))
         )
         return 0
     if words[0] == "--version":

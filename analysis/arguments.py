@@ -59,13 +59,13 @@ def parser() -> CommandParser:
     _add_fit(command("fit", "how far larger batches pay off, and critical batch sizes", description, target, csv))
     description = help_text.COVERAGE + help_text.COVERAGE_OF_CORES
     _add_coverage(command("coverage", "how often fits of simulated data are right", description, csv))
-    for name, (own, _) in kind_views.commands().items():
-        shared = [csv] if own.published else [store, csv]
-        table = command(name, own.summary, own.help + own.fit_help, *shared)
+    for name, (view, _) in kind_views.commands().items():
+        shared = [csv] if view.published else [store, csv]
+        table = command(name, view.summary, view.help + view.fit_help, *shared)
         table.set_defaults(fit=False, published=False, anchor=None)
-        if own.published:
+        if view.published:
             _add_published(table)
-        if own.fits:
+        if view.fits:
             table.add_argument("--fit", action="store_true", help="how far more cores pay off, a row per curve")
     _add_payoff(command("payoff", "how far more devices pay off, and what they cost", help_text.PAYOFF, target, csv))
     summary = "further runs that narrow an answer most for their cost"
@@ -77,8 +77,10 @@ def parser() -> CommandParser:
     _add_figures(command("figures", "figures as PNG and SVG", help_text.FIGURES, csv))
     report = command("report", "a store as one page for a browser", help_text.REPORT, store, target)
     report.add_argument("--out", type=path, required=True, metavar="FILE", help="the page, which replaces an old one")
-    every = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
-    every.add_argument("--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing")
+    all_tables = command("all", "epochs, layouts, steps, fit and figures of a store", help_text.ALL, store)
+    all_tables.add_argument(
+        "--out", type=path, required=True, metavar="DIR", help="folder of figures, created if missing"
+    )
     return top
 
 
@@ -102,8 +104,8 @@ def _columns() -> dict[str, str]:
         "suggest": h.SUGGEST_COLUMNS + meanings(c.SUGGESTIONS),
         "compare": h.COMPARE_COLUMNS + meanings(c.COMPARE),
     }
-    for name, (own, row) in kind_views.commands().items():
-        texts[name] = h.KIND_COLUMNS + meanings(row.columns) + own.further_columns
+    for name, (view, row) in kind_views.commands().items():
+        texts[name] = h.KIND_COLUMNS + meanings(row.columns) + view.further_columns
     return texts
 
 

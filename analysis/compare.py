@@ -9,9 +9,9 @@ import pandas as pd
 from analysis import contradictions, kind_views, text, workload_studies
 from analysis.columns import COMPARE as COLUMNS
 from analysis.contradictions import Finding, pair_up
-from analysis.cores import factorizations
+from analysis.cores import measured_factorizations
 from analysis.fitting import curves
-from analysis.trials import steps, trials
+from analysis.trials import steps_to_target, trials
 from analysis.trials.trials import StudyTrials
 from results import printing, store
 from results.aliases import Fields, Json
@@ -44,8 +44,8 @@ def table(a: Location, b: Location, request: TargetRequest = None) -> pd.DataFra
     Raises:
       BadInput: one of the folders is not a store, or they have no study in common.
     """
-    here, there = (_Contents(location(folder), request) for folder in (a, b))
-    rows = [*_answers(here, there), *_curves(here, there), *_factorizations(here, there)]
+    first, second = (_Contents(location(folder), request) for folder in (a, b))
+    rows = [*_answers(first, second), *_curves(first, second), *_factorizations(first, second)]
     result = pd.DataFrame(_separated(rows), columns=list(COLUMNS))
     if result["result"].isin(["only_a", "only_b"]).all():
         raise BadInput(f"{a} and {b} have nothing in common: no workload at a batch size and target, no factorization")
@@ -77,20 +77,26 @@ class _Contents:
 
     def __init__(self, folder: Folder, request: TargetRequest):
         commits = store.catalogue(folder)
-        self.factorized = factorizations.load(folder)
+        self.factorized = measured_factorizations.load(folder)
         self.answers: dict[tuple[Any, ...], list[StudyTrials]] = {}
         self.curves = []
         over_batches = {commit.name for commit in kind_views.drawn_as(kind_views.BATCH, commits)}
         if commits and not over_batches:
             return
-        overview, target = steps.load(folder, request)
+        overview, target = steps_to_target.load(folder, request)
         commit_of = {commit.name: commit for commit in commits}
-        for own, descriptions in steps.targets(overview, target).items():
-            batched = [one for one in descriptions if one.study in over_batches]
-            own_trials = trials.of_commits([commit_of[one.study] for one in batched], own)
-            for one in batched:
-                key = (one.dataset, one.model, one.optimizer, own, one.batch_size)
-                self.answers.setdefault(key, []).append(own_trials[one.study])
+        for own_target, descriptions in steps_to_target.targets(overview, target).items():
+            batched = [description for description in descriptions if description.study in over_batches]
+            own_trials = trials.of_commits([commit_of[description.study] for description in batched], own_target)
+            for description in batched:
+                key = (
+                    description.dataset,
+                    description.model,
+                    description.optimizer,
+                    own_target,
+                    description.batch_size,
+                )
+                self.answers.setdefault(key, []).append(own_trials[description.study])
         self.curves = curves.of_store(overview, target)
 
 
@@ -99,8 +105,10 @@ def _answers(a: _Contents, b: _Contents) -> Iterator[Json]:
         return *key[:3], key[3].metric, key[3].value, key[4]
 
     for key in sorted(a.answers.keys() | b.answers.keys(), key=order):
-        here, there = a.answers.get(key, []), b.answers.get(key, [])
-        for pair in pair_up(here, there, lambda one: one.study.plan_json, contradictions.stream, _unit):
+        first, second = a.answers.get(key, []), b.answers.get(key, [])
+        for pair in pair_up(
+            first, second, lambda trials_of_study: trials_of_study.study.plan_json, contradictions.stream, _unit
+        ):
             plan = (pair.a or pair.b).study.plan()
             yield _row(STEPS, key[:4], contradictions.of_answers(pair), plan) | {"batch_size": key[4]}
 
@@ -111,9 +119,15 @@ def _unit(trials_of_study: StudyTrials) -> Hashable:
 
 def _curves(a: _Contents, b: _Contents) -> Iterator[Json]:
     for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
-        here, there = ([one for one in all_ if contradictions.curve_names(one) == key] for all_ in (a.curves, b.curves))
+        first, second = (
+            [curve for curve in all_ if contradictions.curve_names(curve) == key] for all_ in (a.curves, b.curves)
+        )
         for pair in pair_up(
-            here, there, lambda one: one.key, lambda one: (one.unit, one.distinction), lambda one: one.unit
+            first,
+            second,
+            lambda curve: curve.key,
+            lambda curve: (curve.unit, curve.distinction),
+            lambda curve: curve.unit,
         ):
             yield _row(CRITICAL, key, contradictions.of_curves(pair), (pair.a or pair.b).shared)
 
@@ -143,16 +157,18 @@ def as_text(table: pd.DataFrame, a: object, b: object) -> str:
     """Formats the tables as text: all rows except equal answers, and the number of rows with each result."""
     blocks = [f"A: {a}\nB: {b}"]
     for title, what in BLOCKS.items():
-        own = table[table["what"].isin(what)]
-        counts = own["result"].value_counts()
+        block = table[table["what"].isin(what)]
+        counts = block["result"].value_counts()
         results = [f"{counts[result]:,} {words}" for result, words in RESULTS.items() if result in counts]
         lines = [f"{title}: {', '.join(results)}"] if results else []
         for result in ("only_a", "only_b"):
-            names = [_naming(row) for row in own[own["result"] == result].to_dict("records")]
-            further = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            names = [_naming(row) for row in block[block["result"] == result].to_dict("records")]
+            remainder = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
             if names:
-                lines.append(f"{RESULTS[result]}: {'; '.join(names[:MOST_NAMED])}{further}")
-        shown = own[~own["result"].isin(["only_a", "only_b"]) & ~((own["what"] == STEPS) & (own["result"] == "same"))]
+                lines.append(f"{RESULTS[result]}: {'; '.join(names[:MOST_NAMED])}{remainder}")
+        shown = block[
+            ~block["result"].isin(["only_a", "only_b"]) & ~((block["what"] == STEPS) & (block["result"] == "same"))
+        ]
         if len(shown):
             lines.append(_shown(shown))
         if lines:
@@ -164,7 +180,7 @@ def _shown(rows: pd.DataFrame) -> str:
     """Formats rows as a table, contradictions first, with the reasons below."""
     order = rows["result"].map({result: i for i, result in enumerate(RESULTS)})
     records = rows.iloc[np.argsort(order.to_numpy(), kind="stable")].to_dict("records")
-    apart = text.telling([row["differs"] for row in records], [_names(row) for row in records])
+    distinctions = text.telling([row["differs"] for row in records], [_names(row) for row in records])
     whys = list(dict.fromkeys(row["why"] for row in records if row["why"]))
     lines = [
         [
@@ -173,7 +189,7 @@ def _shown(rows: pd.DataFrame) -> str:
             *(_statement(row, side) for side in "ab"),
             ", ".join(filter(None, (_naming(row), words))),
         ]
-        for row, words in zip(records, apart, strict=True)
+        for row, words in zip(records, distinctions, strict=True)
     ]
     header = ["", "by", "A", "B", "of"]
     shown = printing.table(header, lines, left=header, prose=["A", "B", "of"])

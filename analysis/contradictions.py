@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis.cores import factorizations
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores import measured_factorizations
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
@@ -72,23 +72,25 @@ def pair_up(a: Sequence[T], b: Sequence[T], *identities: Callable[[T], Hashable]
     for identity in identities:
         counts = [Counter(map(identity, side)) for side in (a, b)]
         both = [key for key, count in counts[0].items() if count == counts[1][key] == 1]
-        here, there = ({identity(one): one for one in side} for side in (a, b))
-        pairs += [Pair(here[key], there[key]) for key in both]
-        a, b = ([one for one in side if identity(one) not in both] for side in (a, b))
+        first, second = ({identity(result): result for result in side} for side in (a, b))
+        pairs += [Pair(first[key], second[key]) for key in both]
+        a, b = ([result for result in side if identity(result) not in both] for side in (a, b))
     remaining = [set(map(identities[-1], side)) for side in (a, b)]
     why = "several similar ones in one place" if remaining[0] & remaining[1] else ""
-    return [*pairs, *(Pair(one, None, why) for one in a), *(Pair(None, one, why) for one in b)]
+    return [*pairs, *(Pair(result, None, why) for result in a), *(Pair(None, result, why) for result in b)]
 
 
-def stream(one: StudyTrials) -> Hashable:
+def stream(study: StudyTrials) -> Hashable:
     """Returns the random seed of a study. Studies with the same trials have the same seed."""
-    return one.study.stream
+    return study.study.stream
 
 
 def of_answers(pair: Pair) -> Finding:
     """Compares the answers in a pair of ``StudyTrials``."""
     if pair.a is None or pair.b is None:
-        return _alone(pair, lambda one: _best(one.rows[one.rows["role"] == trials.ROLES[0]]))
+        return _alone(
+            pair, lambda trials_of_study: _best(trials_of_study.rows[trials_of_study.rows["role"] == trials.ROLES[0]])
+        )
     if stream(pair.a) == stream(pair.b):
         return _same_stream(pair.a, pair.b)
     if "exact" in (pair.a.study.pruning, pair.b.study.pruning):
@@ -104,7 +106,11 @@ def of_curves(pair: Pair) -> Finding:
         return _alone(pair, lambda curve: stated_interval(*fits_by_name.values()))
     a, b = stated_interval(fits_by_name["A"]), stated_interval(fits_by_name["B"])
     if "not_identified" in (a.words, b.words):
-        why = [f"{name}: {one.reason}" for name, one in fits_by_name.items() if one.verdict == "not_identified"]
+        why = [
+            f"{name}: {points_fit.reason}"
+            for name, points_fit in fits_by_name.items()
+            if points_fit.verdict == "not_identified"
+        ]
         return Finding(a, b, "not_judged", "; ".join(why))
     return Finding(a, b, _verdict(a, b), "90 % intervals, and 95 % bounds where one end is open")
 
@@ -114,12 +120,20 @@ def of_times(pair: Pair) -> Finding:
     if pair.a is None or pair.b is None:
         return _alone(pair, _seconds)
     a, b = _seconds(pair.a), _seconds(pair.b)
-    hardware = [one.hardware for one in pair[:2] if one.hardware and one.hardware.device_kind is not None]
+    hardware = [
+        factorization.hardware
+        for factorization in pair[:2]
+        if factorization.hardware and factorization.hardware.device_kind is not None
+    ]
     obstacles = {
         "a device is unknown": len(hardware) < 2,
-        "emulated cores": any(one.emulated for one in hardware),
-        "different devices": len({(one.backend, one.device_kind, one.physical_cores) for one in hardware}) > 1,
-        f"fewer than {FEWEST_EPOCHS} epochs": min(len(one.seconds) for one in pair[:2]) < FEWEST_EPOCHS,
+        "emulated cores": any(machine.emulated for machine in hardware),
+        "different devices": len(
+            {(machine.backend, machine.device_kind, machine.physical_cores) for machine in hardware}
+        )
+        > 1,
+        f"fewer than {FEWEST_EPOCHS} epochs": min(len(factorization.seconds) for factorization in pair[:2])
+        < FEWEST_EPOCHS,
     }
     for why, is_there in obstacles.items():
         if is_there:
@@ -131,21 +145,25 @@ def of_times(pair: Pair) -> Finding:
 def of_recalls(pair: Pair, name: str) -> Finding:
     """Compares recall_20 or recall_50 of the best trial at its last epoch in a pair of ``MeasuredFactorization``."""
     if pair.a is None or pair.b is None:
-        return _alone(pair, lambda one: _recall(one, name))
+        return _alone(pair, lambda factorization: _recall(factorization, name))
     a, b = _recall(pair.a, name), _recall(pair.b, name)
     return Finding(a, b, "same", "") if a == b else Finding(a, b, "not_judged", "recalls have no interval")
 
 
-def plan_of(one: MeasuredFactorization) -> Hashable:
+def plan_of(factorization: MeasuredFactorization) -> Hashable:
     """Returns the identity of a factorization."""
-    return one.study.plan_json
+    return factorization.study.plan_json
 
 
-def comparison_key(one: MeasuredFactorization) -> Hashable:
+def comparison_key(factorization: MeasuredFactorization) -> Hashable:
     """Returns all properties that must match for two factorizations to be comparable, whatever their searches."""
-    study = one.study
+    study = factorization.study
     shared = (*COMPUTATION, "cores", "evaluation_rows", "fold_in_ridge")
-    return study.dataset, factorizations.data_label(one), *(getattr(study, field) for field in shared)
+    return (
+        study.dataset,
+        measured_factorizations.data_label(factorization),
+        *(getattr(study, field) for field in shared),
+    )
 
 
 def curve_names(curve: Curve) -> tuple[Any, ...]:
@@ -166,21 +184,21 @@ def stated_interval(points_fit: PointsFit) -> Reading:
 
 def _same_stream(a: StudyTrials, b: StudyTrials) -> Finding:
     """Compares the trials that both stores have. The intervals of their steps to target must overlap."""
-    here, there = a.rows_in_k, b.rows_in_k
-    both = np.intersect1d(here["trial"].to_numpy(), there["trial"].to_numpy())
+    rows_a, rows_b = a.rows_in_k, b.rows_in_k
+    both = np.intersect1d(rows_a["trial"].to_numpy(), rows_b["trial"].to_numpy())
     if not len(both):
-        return Finding(_best(here), _best(there), "not_judged", "the same stream, but no trial in both")
-    shared = [rows[rows["trial"].isin(both)] for rows in (here, there)]
+        return Finding(_best(rows_a), _best(rows_b), "not_judged", "the same stream, but no trial in both")
+    shared = [rows[rows["trial"].isin(both)] for rows in (rows_a, rows_b)]
     (low_a, high_a), (low_b, high_b) = (trials.bounds(rows) for rows in shared)
-    apart = _beyond(low_a, high_b) & np.isfinite(high_b) | _beyond(low_b, high_a) & np.isfinite(high_a)
-    uneven = max(len(here), len(there)) > len(both)
+    disjoint = _beyond(low_a, high_b) & np.isfinite(high_b) | _beyond(low_b, high_a) & np.isfinite(high_a)
+    uneven = max(len(rows_a), len(rows_b)) > len(both)
     # Pruning uses the best of all trials in a study to decide which trials to cut short.
     cut = uneven and "exact" in (a.study.search.pruning, b.study.search.pruning)
-    one, other = map(_best, (here, there) if cut else shared)
+    reading_a, reading_b = map(_best, (rows_a, rows_b) if cut else shared)
     why = "the same stream: censoring intervals" + (f" of the {len(both)} trials in both" if uneven else "")
-    if apart.any():
-        return Finding(one, other, "differ", f"{why}, of which {apart.sum()} cannot be from one run")
-    return Finding(one, other, "agree" if cut else _verdict(one, other), why)
+    if disjoint.any():
+        return Finding(reading_a, reading_b, "differ", f"{why}, of which {disjoint.sum()} cannot be from one run")
+    return Finding(reading_a, reading_b, "agree" if cut else _verdict(reading_a, reading_b), why)
 
 
 def _best(rows: pd.DataFrame) -> Reading:
@@ -196,17 +214,17 @@ def _by_bands(a: StudyTrials, b: StudyTrials) -> Finding:
     if not count:
         return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", "no trial that counts in one place")
     best = largest_with_band(count)
-    bands = [band(*trials.bounds(one.rows_in_k.iloc[:count]), best) for one in (a, b)]
+    bands = [band(*trials.bounds(trials_of_study.rows_in_k.iloc[:count]), best) for trials_of_study in (a, b)]
     if np.isnan(bands).all(axis=1).any():
         trials_are = "1 trial is" if count == 1 else f"{count} trials are"
         why = f"independent, but {trials_are} too few for a band"
         return Finding(_best(a.rows_in_k), _best(b.rows_in_k), "not_judged", why)
-    one, other = (
-        Reading(np.nan_to_num(at), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")
-        for at, end in bands
+    reading_a, reading_b = (
+        Reading(np.nan_to_num(start), end if end < np.inf else np.inf, REACHED if np.isfinite(end) else "no upper end")
+        for start, end in bands
     )
     why = f"independent: 90 % bands of the median best of {best}, from {count} trials each"
-    return Finding(one, other, _verdict(one, other), why)
+    return Finding(reading_a, reading_b, _verdict(reading_a, reading_b), why)
 
 
 def largest_with_band(n: int) -> int:
@@ -230,8 +248,8 @@ def band(low: np.ndarray, high: np.ndarray, k: int) -> tuple[float, float]:
       The ends of (first, second], each a 95 % bound. An end is NaN if there are too few trials for it.
     """
     n = len(low)
-    below = special.bdtr(np.arange(n), n, -np.expm1(-math.log(2) / k))  # P(at most 0, 1, ... n - 1 trials)
-    first, last = int((below <= TAIL).sum()), int((below < 1 - TAIL).sum())
+    chance_of_fewer = special.bdtr(np.arange(n), n, -np.expm1(-math.log(2) / k))  # P(at most 0, 1, ... n - 1 trials)
+    first, last = int((chance_of_fewer <= TAIL).sum()), int((chance_of_fewer < 1 - TAIL).sum())
     return np.sort(low)[first - 1] if first else math.nan, np.sort(high)[last] if last < n else math.nan
 
 
@@ -248,19 +266,19 @@ def _beyond(low: Any, high: Any) -> Any:
 
 
 def _alone(pair: Pair, read: Callable[[Any], Reading]) -> Finding:
-    a, b = (None if one is None else read(one) for one in pair[:2])
+    a, b = (None if side is None else read(side) for side in pair[:2])
     if pair.why:
         return Finding(a, b, "not_judged", pair.why)
     return Finding(a, b, "only_b" if a is None else "only_a", "")
 
 
-def _seconds(one: MeasuredFactorization) -> Reading:
-    device = one.device or "unknown device"
-    words = f"{device}, emulated" if one.hardware and one.hardware.emulated else device
-    seconds = one.seconds
+def _seconds(factorization: MeasuredFactorization) -> Reading:
+    device = factorization.device or "unknown device"
+    words = f"{device}, emulated" if factorization.hardware and factorization.hardware.emulated else device
+    seconds = factorization.seconds
     return Reading(seconds.min(), seconds.max(), words) if len(seconds) else Reading(np.nan, np.nan, words)
 
 
-def _recall(one: MeasuredFactorization, name: str) -> Reading:
-    value = one.result(name)
-    return Reading(value, value, f"trial {one.chosen}" if one.chosen is not None else "no trial")
+def _recall(factorization: MeasuredFactorization, name: str) -> Reading:
+    value = factorization.result(name)
+    return Reading(value, value, f"trial {factorization.chosen}" if factorization.chosen is not None else "no trial")

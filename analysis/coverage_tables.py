@@ -18,7 +18,7 @@ HEADINGS = {verdict.replace("_", " "): verdict for verdict in VERDICTS}
 
 def table(
     title: str,
-    every: Sequence[S],
+    all_scenarios: Sequence[S],
     wanted: Sequence[S],
     row: Callable[[S, np.random.Generator], Mapping[str, object] | Sequence[Mapping[str, object]]],
     seed: int,
@@ -29,47 +29,52 @@ def table(
 
     Args:
       title: title of the progress line.
-      every: all scenarios. The random numbers of a scenario depend on the seed and on its position in this list.
+      all_scenarios: all scenarios. The random numbers of a scenario depend on the seed and on its position in this
+        list.
       wanted: scenarios to run, or empty for all.
       row: function that simulates and fits a scenario's data sets, and returns its row or rows.
       seed: seed of the simulation.
       datasets: number of data sets per scenario, for the progress line.
       report: called with progress lines.
     """
-    chosen = list(wanted) or list(every)
+    chosen = list(wanted) or list(all_scenarios)
     rows: list[Mapping[str, object]] = []
     with progress.show_progress(title, datasets * len(chosen), " fits", report) as move:
         for done, scenario in enumerate(chosen, start=1):
-            found = row(scenario, np.random.default_rng([seed, every.index(scenario)]))
-            rows += [found] if isinstance(found, Mapping) else found
+            result = row(scenario, np.random.default_rng([seed, all_scenarios.index(scenario)]))
+            rows += [result] if isinstance(result, Mapping) else result
             move(datasets * done)
     return pd.DataFrame(rows)
 
 
-def summary(table: pd.DataFrame, by: str, shares: Sequence[str]) -> pd.DataFrame:
-    """Returns the rates over all data sets with the same value in the column ``by``, one row per value.
+def summary(table: pd.DataFrame, group_column: str, shares: Sequence[str]) -> pd.DataFrame:
+    """Returns the rates over all data sets with the same value in ``group_column``, one row per value.
 
     Returns:
-      Columns ``by``, scenarios (their number), covered, least (the lowest coverage in a scenario), the verdicts and
-      ``shares`` (means over data sets) and octaves (the median over scenarios).
+      Columns ``group_column``, scenarios (their number), covered, least (the lowest coverage in a scenario), the
+      verdicts and ``shares`` (means over data sets) and octaves (the median over scenarios).
     """
     rows = []
-    for name, group in table.groupby(by, sort=False):
+    for name, group in table.groupby(group_column, sort=False):
         # Each scenario is weighted by its number of statements.
         stated = (group["datasets"] * (1 - group["not_identified"])).to_numpy()
         holding = (group["covered"].fillna(0) * stated).sum()
-        row = {by: name, "scenarios": len(group), "covered": holding / stated.sum() if stated.any() else np.nan}
+        row = {
+            group_column: name,
+            "scenarios": len(group),
+            "covered": holding / stated.sum() if stated.any() else np.nan,
+        }
         row |= {"least": group["covered"].min(), "octaves": group["octaves"].median()}
         means = {column: np.average(group[column], weights=group["datasets"]) for column in (*VERDICTS, *shares)}
         rows.append(row | means)
     return pd.DataFrame(rows)
 
 
-def block(title: str, rates: pd.DataFrame, by: str, shares: Mapping[str, str]) -> str:
-    """Formats a summary as text: the column ``by``, scenarios (if present), shares by heading, octaves and aim."""
+def block(title: str, rates: pd.DataFrame, group_column: str, shares: Mapping[str, str]) -> str:
+    """Formats a summary as text: ``group_column``, scenarios (if present), shares by heading, octaves and aim."""
     rows = []
     for rate in rates.to_dict("records"):
-        cells = {title: str(rate[by])}
+        cells = {title: str(rate[group_column])}
         if "scenarios" in rate:
             cells["scenarios"] = str(rate["scenarios"])
         cells |= {heading: percent(rate[column]) for heading, column in shares.items()}

@@ -152,7 +152,7 @@ PRESENTATIONS = {
         "Seconds per epoch and recall of implicit factorizations against cores.",
         answers=True,
         optimizer_label=lambda study: f"als, {study.solver}",
-        load="analysis.cores.factorizations.load",
+        load="analysis.cores.measured_factorizations.load",
         source=CORES,
         columns=columns.EPOCHS,
         figures={
@@ -190,7 +190,7 @@ PRESENTATIONS = {
             "epochs",
             "seconds per epoch and recall of factorizations over cores",
             help_text.EPOCHS,
-            "analysis.cores.factorizations",
+            "analysis.cores.measured_factorizations",
             "analysis.cores.core_counts.fits",
             help_text.EPOCHS_FIT,
             further_columns=help_text.EPOCHS_FIT_COLUMNS + help_text.meanings(columns.CORE_COUNTS),

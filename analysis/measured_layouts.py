@@ -64,8 +64,8 @@ class MeasuredLayout:
     @property
     def family(self) -> tuple[object, ...]:
         """The fields that determine the loss. All studies in a family should have equal losses."""
-        one = self.study
-        return one.stream, one.seed, one.precision
+        plan = self.study
+        return plan.stream, plan.seed, plan.precision
 
 
 @located
@@ -78,9 +78,15 @@ def load(folder: Folder) -> list[MeasuredLayout]:
 
     def read() -> list[MeasuredLayout]:
         commits = kinds.of_kind(store.catalogue(folder), LayoutStudy.kind)
-        found = anchored([one for commit in commits if (one := _measured(commit)) is not None])
+        layouts = anchored([layout for commit in commits if (layout := _measured(commit)) is not None])
         return sorted(
-            found, key=lambda one: (one.study.labels.model, one.study.engine, one.study.mesh, one.study.layout)
+            layouts,
+            key=lambda measured: (
+                measured.study.labels.model,
+                measured.study.engine,
+                measured.study.mesh,
+                measured.study.layout,
+            ),
         )
 
     return retry(read)
@@ -111,7 +117,7 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
     assert hardware is not None  # rows of the table, with options
     mesh = _pairs(study.mesh, int)
     columns = ("operation", "axes", "count", "bytes", "wire_bytes")
-    counted = [tuple(one[name] for name in columns) for one in json.loads(row["collectives"])]
+    counted = [tuple(collective[name] for name in columns) for collective in json.loads(row["collectives"])]
     links, far = collectives.seconds_of_totals(hardware, mesh, counted, study.chips)
     backend = backend_of(row["hardware"].partition(";")[0])
     rates = predictions.rates(row["hardware"], backend, study.precision)
@@ -164,46 +170,54 @@ def anchored(layouts: Sequence[MeasuredLayout]) -> list[MeasuredLayout]:
     same model, only these are used. Predictions of measured steps are not scaled, because they are compared with the
     measurements. Steps that were timed on another device than they were predicted for do not scale others.
     """
-    timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
-    known = {one.study.name for one in timed}
-    usable = [one for one in timed if one.device == _device(one)]
+    timed = [layout for layout in layouts if math.isfinite(layout.number("step_seconds"))]
+    measured = {layout.study.name for layout in timed}
+    usable = [layout for layout in timed if layout.device == _device(layout)]
     return [
-        one if one.refused or one.study.name in known else _scaled(one, [each for each in usable if _alike(one, each)])
-        for one in layouts
+        layout
+        if layout.refused or layout.study.name in measured
+        else _scaled(layout, [anchor for anchor in usable if _alike(layout, anchor)])
+        for layout in layouts
     ]
 
 
-def _alike(one: MeasuredLayout, other: MeasuredLayout) -> bool:
+def _alike(layout: MeasuredLayout, candidate: MeasuredLayout) -> bool:
     """Returns whether the measured step of another layout can be used to scale the prediction of this layout."""
-    if (_device(one), one.study.precision) != (_device(other), other.study.precision):
+    if (_device(layout), layout.study.precision) != (_device(candidate), candidate.study.precision):
         return False
-    return predictions.alike(*(each.number("executed_flops") / each.study.device_count for each in (one, other)))
+    return predictions.alike(
+        *(member.number("executed_flops") / member.study.device_count for member in (layout, candidate))
+    )
 
 
-def _device(one: MeasuredLayout) -> str:
-    name = one.row["hardware"].partition(";")[0]
+def _device(layout: MeasuredLayout) -> str:
+    name = layout.row["hardware"].partition(";")[0]
     return hardware_of(name) or name
 
 
-def _scaled(one: MeasuredLayout, others: Sequence[MeasuredLayout]) -> MeasuredLayout:
+def _scaled(layout: MeasuredLayout, candidates: Sequence[MeasuredLayout]) -> MeasuredLayout:
     """Scales a layout's predicted seconds so that they agree, on average, with the measured steps of other layouts."""
-    own = [other for other in others if other.study.labels.model == one.study.labels.model]
-    anchors = own if len(own) >= predictions.FEWEST else others
-    range_of = math.sqrt(one.number("predicted_step_seconds_high") / one.number("predicted_step_seconds_low"))
-    ratios = [each.number("step_seconds") / each.number("predicted_step_seconds") for each in anchors]
-    known = predictions.calibration(ratios, range_of)
-    if known is None:
-        return one
-    row = dict(one.row) | {name: one.number(name) * known.scale for name in SECONDS} | {"predicted_anchors": known.runs}
-    step = predictions.around(row["predicted_step_seconds"], known.factor)
+    same_model = [candidate for candidate in candidates if candidate.study.labels.model == layout.study.labels.model]
+    anchors = same_model if len(same_model) >= predictions.FEWEST else candidates
+    range_of = math.sqrt(layout.number("predicted_step_seconds_high") / layout.number("predicted_step_seconds_low"))
+    ratios = [anchor.number("step_seconds") / anchor.number("predicted_step_seconds") for anchor in anchors]
+    calibration = predictions.calibration(ratios, range_of)
+    if calibration is None:
+        return layout
+    row = (
+        dict(layout.row)
+        | {name: layout.number(name) * calibration.scale for name in SECONDS}
+        | {"predicted_anchors": calibration.runs}
+    )
+    step = predictions.around(row["predicted_step_seconds"], calibration.factor)
     row |= {"predicted_step_seconds_low": step.low, "predicted_step_seconds_high": step.high}
-    return dataclasses.replace(one, row=row)
+    return dataclasses.replace(layout, row=row)
 
 
-def _pairs(text: str, of: Callable[[str], Any]) -> dict[str, Any]:
+def _pairs(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Returns the pairs in the text of a mesh or a layout. If several have the same name, the first one counts."""
     split = [pair.partition(":") for pair in text.split(";") if pair]
-    return {name.strip(): of(value.strip()) for name, _, value in reversed(split)}
+    return {name.strip(): parse(value.strip()) for name, _, value in reversed(split)}
 
 
 def absent(folder: Folder) -> BadInput:
@@ -215,43 +229,47 @@ def absent(folder: Folder) -> BadInput:
 def table(layouts: Sequence[MeasuredLayout]) -> pd.DataFrame:
     """Returns a table with the columns ``COLUMNS`` and one row per study."""
     rows = []
-    for one in layouts:
+    for layout in layouts:
         fields = {
-            name: getattr(one.study, name) for name in ("model", "batch_size", "length", "mesh", "layout", "engine")
+            name: getattr(layout.study, name) for name in ("model", "batch_size", "length", "mesh", "layout", "engine")
         }
-        own = {name: one.row.get(name) for name in COLUMNS if name in one.row}
-        loss = one.losses[-1] if len(one.losses) else None
-        rows.append(fields | own | {"study": one.study.name, "loss": loss, "same_loss": _same(one, layouts)})
+        columns = {name: layout.row.get(name) for name in COLUMNS if name in layout.row}
+        loss = layout.losses[-1] if len(layout.losses) else None
+        rows.append(fields | columns | {"study": layout.study.name, "loss": loss, "same_loss": _same(layout, layouts)})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _same(one: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
+def _same(layout: MeasuredLayout, layouts: Sequence[MeasuredLayout]) -> bool | None:
     """Returns whether the losses equal the family's medians. None if there are no losses or no other studies."""
-    others = [each.losses for each in layouts if each.family == one.family and len(each.losses) == len(one.losses)]
-    if not len(one.losses) or len(others) < 2:
+    losses = [
+        candidate.losses
+        for candidate in layouts
+        if candidate.family == layout.family and len(candidate.losses) == len(layout.losses)
+    ]
+    if not len(layout.losses) or len(losses) < 2:
         return None
-    return bool(np.allclose(one.losses, np.median(others, axis=0), rtol=SAME_LOSS[one.study.precision], atol=0))
+    return bool(np.allclose(layout.losses, np.median(losses, axis=0), rtol=SAME_LOSS[layout.study.precision], atol=0))
 
 
 def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
     """Returns notes on the table, one sentence each."""
     result = []
-    refusals = [one.row["refusal"] for one in layouts if one.refused]
+    refusals = [layout.row["refusal"] for layout in layouts if layout.refused]
     if refusals:
         counts = ", ".join(f"{count} {kind}" for kind, count in pd.Series(refusals).value_counts().items())
         result.append(f"{len(refusals)} of {len(layouts)} layouts were rejected: {counts}")
-    differ = [one.study.name for one in layouts if _same(one, layouts) is False]
+    differ = [layout.study.name for layout in layouts if _same(layout, layouts) is False]
     if differ:
         result.append(f"losses differ from those of other layouts without explanation: {', '.join(differ[:3])}")
-    counted_once = [one.study.name for one in layouts if one.number("unknown_loops") > 0]
+    counted_once = [layout.study.name for layout in layouts if layout.number("unknown_loops") > 0]
     if counted_once:
         names = ", ".join(counted_once[:3])
         result.append(f"loops with an unknown trip count are counted once, so numbers are too low: {names}")
-    scaled = sum(one.number("predicted_anchors") > 0 for one in layouts)
+    scaled = sum(layout.number("predicted_anchors") > 0 for layout in layouts)
     if scaled:
         how = "scaled by measured steps of others on the same device"
         result.append(f"predictions of {number_of(scaled, 'layout')} are {how}")
-    if any(one.study.engine_name == EMULATED for one in layouts):
+    if any(layout.study.engine_name == EMULATED for layout in layouts):
         result.append(
             "emulated devices are not timed: their seconds are predicted, like those of programs compiled ahead of time"
         )
@@ -261,25 +279,27 @@ def notes(layouts: Sequence[MeasuredLayout]) -> list[str]:
 def remarks(layouts: Sequence[MeasuredLayout]) -> list[str]:
     """Returns the notes, and an explanation of why layouts were rejected."""
     result = notes(layouts)
-    if any(one.refused for one in layouts):
+    if any(layout.refused for layout in layouts):
         result.append("--csv explains each refusal")
     return result
 
 
 def as_text(layouts: Sequence[MeasuredLayout]) -> str:
     """Formats the table of accepted layouts as text, sorted by cost."""
-    shown = [one for one in layouts if not one.refused]
+    shown = [layout for layout in layouts if not layout.refused]
     rows = []
-    for one in sorted(shown, key=lambda each: (each.study.labels.model, each.study.engine, each.number("wire_bytes"))):
-        names = {"model": one.study.labels.model, "mesh": one.study.mesh, "layout": one.study.layout_label}
+    for layout in sorted(
+        shown, key=lambda accepted: (accepted.study.labels.model, accepted.study.engine, accepted.number("wire_bytes"))
+    ):
+        names = {"model": layout.study.labels.model, "mesh": layout.study.mesh, "layout": layout.study.layout_label}
         numbers = {
-            "redundancy": f"{one.number('redundancy'):.2f}",
-            "MB sent": f"{one.number('wire_bytes') / 1e6:,.2f}",
-            "MB held": f"{one.number('peak_bytes') / 1e6:,.1f}",
-            "predicted ms": f"{one.number('predicted_step_seconds') * 1e3:,.3f}",
-            "ms": f"{one.number('step_seconds') * 1e3:,.3f}",
-            "loss": f"{one.losses[-1]:.5f}" if len(one.losses) else "",
+            "redundancy": f"{layout.number('redundancy'):.2f}",
+            "MB sent": f"{layout.number('wire_bytes') / 1e6:,.2f}",
+            "MB held": f"{layout.number('peak_bytes') / 1e6:,.1f}",
+            "predicted ms": f"{layout.number('predicted_step_seconds') * 1e3:,.3f}",
+            "ms": f"{layout.number('step_seconds') * 1e3:,.3f}",
+            "loss": f"{layout.losses[-1]:.5f}" if len(layout.losses) else "",
         }
         cells = {name: "" if number == "nan" else number for name, number in numbers.items()}
-        rows.append(names | {"engine": one.study.engine} | cells)
+        rows.append(names | {"engine": layout.study.engine} | cells)
     return text.table(rows, ["model", "mesh", "layout", "engine"])

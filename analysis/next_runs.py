@@ -20,7 +20,7 @@ from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.extents import GAIN, UNKNOWN, Data, Extent
 from analysis.fitting.suggestions import NEW, OPEN, REPEATS, TRIALS, Suggestion
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import progress
 from results.aliases import Fields, Strings
 from results.bad_input import BadInput, number_of
@@ -65,8 +65,8 @@ class Costs(NamedTuple):
         """Returns the cost of a step. Above the timed batch sizes, it grows in proportion to the batch size."""
         if not self.timed:
             return batch_size
-        beyond = max(0.0, float(np.log(batch_size) - self.ln_batch[-1]))
-        return float(np.exp(np.interp(np.log(batch_size), self.ln_batch, self.ln_hours) + beyond))
+        excess = max(0.0, float(np.log(batch_size) - self.ln_batch[-1]))
+        return float(np.exp(np.interp(np.log(batch_size), self.ln_batch, self.ln_hours) + excess))
 
     def trial(self, batch_size: float, steps_to_target: float) -> float:
         """Returns the cost of one trial."""
@@ -116,45 +116,45 @@ def of_store(
     Raises:
       BadInput: there is no store or no curve, or a budget is given but there are no seconds per step.
     """
-    every = curves.meeting(curves.of_store(*steps.load(folder, request)), folder, where)
-    if budget is not None and not any(_hours(one.workload.commits) for one in every):
+    selected = curves.meeting(curves.of_store(*steps_to_target.load(folder, request)), folder, where)
+    if budget is not None and not any(_hours(curve.workload.commits) for curve in selected):
         raise BadInput("--budget needs seconds per step, which these studies do not have. Leave it out.")
-    fitted = curve_fits.of_curves(every, report)
-    return [_of_curve(one, folder, budget, gain) for one in progress.track(fitted, "suggest", " curves", report)]
+    fitted = curve_fits.of_curves(selected, report)
+    return [_of_curve(curve, folder, budget, gain) for curve in progress.track(fitted, "suggest", " curves", report)]
 
 
-def _of_curve(one: CurveFits, folder: Folder, budget: float | None, gain: float) -> NextRuns:
-    points, commits = one.selected.points, one.curve.workload.commits
-    costs, spent = _costs(one, commits)
+def _of_curve(curve: CurveFits, folder: Folder, budget: float | None, gain: float) -> NextRuns:
+    points, commits = curve.selected.points, curve.curve.workload.commits
+    costs, spent = _costs(curve, commits)
     data = fits.data_of(points)
     if data is None:
-        return NextRuns(one, UNKNOWN, costs, spent, reason=one.selected.reason)
-    recorded = one.curve.workload.recorded
+        return NextRuns(curve, UNKNOWN, costs, spent, reason=curve.selected.reason)
+    recorded = curve.curve.workload.recorded
     words = [] if recorded else sweep_words(commits)
     unit, length = commits[0].study.batch_unit
-    least = length if unit == TOKENS and length else 1
-    sizes = _possible(suggestions.new_sizes(data, gain), data, words, least, recorded=recorded)
+    granularity = length if unit == TOKENS and length else 1
+    sizes = _possible(suggestions.new_sizes(data, gain), data, words, granularity, recorded=recorded)
     some, trial_counts = points.trials or 1, points.usable().trial_counts
     available = np.full(len(data.batch_size), some) if trial_counts is None else trial_counts
     counts = [int(count) for count in available]
-    found = suggestions.suggest(
+    affordable = suggestions.suggest(
         data,
         counts,
         some,
         costs.trial,
         sizes,
         gain,
-        more_trials=not one.curve.pruned,
-        repeats=0 if recorded or one.confirmed else AGAIN,
+        more_trials=not curve.curve.pruned,
+        repeats=0 if recorded or curve.confirmed else AGAIN,
     )
     if budget is not None and costs.timed:
-        found = [each for each in found if each.cost <= budget]
-    best = found[:SHOWN]
+        affordable = [suggestion for suggestion in affordable if suggestion.cost <= budget]
+    best = affordable[:SHOWN]
     totals = dict(zip(data.batch_size.tolist(), counts, strict=True))
-    commands = [_command(each, totals, words, one.curve, folder) for each in best]
-    within = "" if budget is None else " within the budget"
-    reason = "" if best else f"no further runs are expected to narrow the interval{within}"
-    return NextRuns(one, suggestions.pays_up_to(data, gain), costs, spent, best, commands, reason)
+    commands = [_command(suggestion, totals, words, curve.curve, folder) for suggestion in best]
+    limit = "" if budget is None else " within the budget"
+    reason = "" if best else f"no further runs are expected to narrow the interval{limit}"
+    return NextRuns(curve, suggestions.pays_up_to(data, gain), costs, spent, best, commands, reason)
 
 
 def _hours(commits: Sequence[Commit]) -> dict[float, float]:
@@ -166,29 +166,33 @@ def _hours(commits: Sequence[Commit]) -> dict[float, float]:
     return {float(size): float(hours) for size, hours in medians.items()}
 
 
-def _costs(one: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
+def _costs(curve: CurveFits, commits: Sequence[Commit]) -> tuple[Costs, float]:
     """Returns the cost of a curve's trials, and the total cost of all trials so far."""
     hours = _hours(commits)
     costs = Costs(np.log(np.array([*hours])), np.log(np.array([*hours.values()])), 1.0)
-    points = one.selected.points
+    points = curve.selected.points
     lasted, spent = [], 0.0
-    for study, rows in one.curve.trials_by_rule:
+    for study, rows in curve.curve.trials_by_rule:
         size = float(along(study.study))
         spent += float(rows["steps"].sum()) * costs.step(size)
         if size in points.batch_size and len(rows):
-            lasted.append(float(rows["steps"].mean()) / one.steps_at(int(size)))
+            lasted.append(float(rows["steps"].mean()) / curve.steps_at(int(size)))
     return costs._replace(lasted=float(np.median(lasted)) if lasted else 1.0), spent
 
 
-def _possible(sizes: Sequence[float], data: Data, words: Sequence[str], least: int, *, recorded: bool) -> list[float]:
-    """Returns the batch sizes that can be run, rounded to multiples of ``least``, which is a sequence for tokens.
+def _possible(
+    sizes: Sequence[float], data: Data, words: Sequence[str], granularity: int, *, recorded: bool
+) -> list[float]:
+    """Returns the batch sizes that can be run, rounded to multiples of ``granularity``, which is a sequence for tokens.
 
     A batch that is larger than all previous ones may not fit in memory, or may exceed the training set. Such batches
     are omitted unless ``python -m sweeps.plan`` accepts them. Recorded runs can always accumulate gradients over
     smaller batches.
     """
-    whole = sorted({float(least * max(1, round(size / least))) for size in sizes} - set(data.batch_size.tolist()))
-    return [size for size in whole if size < data.batch_size[-1] or recorded or (words and _planned(words, size))]
+    rounded = sorted(
+        {float(granularity * max(1, round(size / granularity))) for size in sizes} - set(data.batch_size.tolist())
+    )
+    return [size for size in rounded if size < data.batch_size[-1] or recorded or (words and _planned(words, size))]
 
 
 def sweep_words(commits: Sequence[Commit]) -> list[str]:
@@ -217,8 +221,8 @@ def sweep_words(commits: Sequence[Commit]) -> list[str]:
 def _tasks() -> list[tuple[str, Fields]]:
     """Returns the tasks in ``conf/task`` by name."""
     folder = Path(str(importlib.resources.files("conf"))) / "task"
-    found = [(str(path.relative_to(folder).with_suffix("")), path) for path in sorted(folder.rglob("*.yaml"))]
-    return [(name, yaml.safe_load(path.read_text())) for name, path in found]
+    paths = [(str(path.relative_to(folder).with_suffix("")), path) for path in sorted(folder.rglob("*.yaml"))]
+    return [(name, yaml.safe_load(path.read_text())) for name, path in paths]
 
 
 @functools.lru_cache(maxsize=256)
@@ -233,73 +237,84 @@ def _planned(words: Sequence[str], batch_size: float) -> str | None:
     return _plan((*words, f"batch_size={batch_size:.0f}"))
 
 
-def _command(one: Suggestion, totals: Mapping[float, int], words: Sequence[str], curve: Curve, folder: Folder) -> str:
+def _command(
+    suggestion: Suggestion, totals: Mapping[float, int], words: Sequence[str], curve: Curve, folder: Folder
+) -> str:
     """Returns the command for a suggestion, or a description of the runs."""
     confirm = curve.workload.commits[0].study.request.repeats.confirm
-    repeats = [f"confirm={AGAIN if one.kind == REPEATS else confirm}"] if confirm or one.kind == REPEATS else []
-    trials = one.trials + totals.get(one.batch_size, 0)
-    if one.kind == REPEATS:
+    repeats = (
+        [f"confirm={AGAIN if suggestion.kind == REPEATS else confirm}"] if confirm or suggestion.kind == REPEATS else []
+    )
+    trials = suggestion.trials + totals.get(suggestion.batch_size, 0)
+    if suggestion.kind == REPEATS:
         sizes, trials = ",".join(f"{size:.0f}" for size in totals), max(totals.values())
     else:
-        sizes = f"{one.batch_size:.0f}"
+        sizes = f"{suggestion.batch_size:.0f}"
     if words:
         settings = [*words, f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
-        return f"python -m sweeps {' '.join(map(quoted, settings))}{' -m' if one.kind == REPEATS else ''}"
+        return f"python -m sweeps {' '.join(map(quoted, settings))}{' -m' if suggestion.kind == REPEATS else ''}"
     if curve.workload.recorded:
         unit = curve.unit.partition(" ")[0]
-        how = "searched like the others" if one.kind == NEW else "with other seeds or metaparameters"
-        if one.batch_size > max(totals):
+        how = "searched like the others" if suggestion.kind == NEW else "with other seeds or metaparameters"
+        if suggestion.batch_size > max(totals):
             how += ", accumulating gradients if a batch does not fit in memory"
-        return f"{number_of(one.trials, 'run')} at a batch of {sizes} {unit}, {how}. Then import again"
+        return f"{number_of(suggestion.trials, 'run')} at a batch of {sizes} {unit}, {how}. Then import again"
     settings = [f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
     return f"your sweep with {' '.join(map(quoted, settings))}"
 
 
-def table(found: Sequence[NextRuns]) -> pd.DataFrame:
+def table(all_runs: Sequence[NextRuns]) -> pd.DataFrame:
     """Returns a table with one row per suggestion. A curve without suggestions has a single row with the reason."""
     rows = []
-    for each in found:
-        curve, now = each.one.curve, suggestions.octaves(each.pays)
+    for runs in all_runs:
+        curve, now = runs.one.curve, suggestions.octaves(runs.pays)
         first: dict[str, object] = dict(zip(("dataset", "model", "optimizer"), curve.workload[:3], strict=True))
         first |= {"target_metric": curve.target.metric, "target_value": curve.target.value, "unit": curve.unit}
         first |= {DIFFERING: curve.distinction, "octaves": now if now < OPEN else None}
-        first |= dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), each.pays, strict=True))
-        for one, command in zip(each.best, each.commands, strict=True):
-            row = first | {"suggestion": one.kind, "batch_size": one.batch_size, "trials": one.trials}
-            row |= {"expected_octaves": one.width.octaves, "device_hours": one.cost if each.costs.timed else None}
-            rows.append(row | {"cost_share": one.cost / each.spent, "command": command, "reason": ""})
-        if not each.best:
-            rows.append(first | {"suggestion": "", "command": "", "reason": each.reason})
+        first |= dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), runs.pays, strict=True))
+        for suggestion, command in zip(runs.best, runs.commands, strict=True):
+            row = first | {
+                "suggestion": suggestion.kind,
+                "batch_size": suggestion.batch_size,
+                "trials": suggestion.trials,
+            }
+            row |= {
+                "expected_octaves": suggestion.width.octaves,
+                "device_hours": suggestion.cost if runs.costs.timed else None,
+            }
+            rows.append(row | {"cost_share": suggestion.cost / runs.spent, "command": command, "reason": ""})
+        if not runs.best:
+            rows.append(first | {"suggestion": "", "command": "", "reason": runs.reason})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"trials": "Int64", "batch_size": "Int64"})
 
 
-def as_text(found: Sequence[NextRuns]) -> str:
+def as_text(all_runs: Sequence[NextRuns]) -> str:
     """Formats the suggestions as text: one table per curve, followed by the commands."""
     blocks = []
-    for each in found:
-        title = f"{each.one.curve.workload.title} · {each.one.curve.target_text}"
-        width = suggestions.octaves(each.pays)
+    for runs in all_runs:
+        title = f"{runs.one.curve.workload.title} · {runs.one.curve.target_text}"
+        width = suggestions.octaves(runs.pays)
         octaves = "" if width >= OPEN else f", {width:.2f} octaves"
-        lines = [f"{title}: pays up to {text.answer(*each.pays)}{octaves}, batch sizes in {each.one.curve.unit}"]
-        if each.best:
-            rows = [_cells(i, one, each) for i, one in enumerate(each.best, start=1)]
+        lines = [f"{title}: pays up to {text.answer(*runs.pays)}{octaves}, batch sizes in {runs.one.curve.unit}"]
+        if runs.best:
+            rows = [_cells(i, suggestion, runs) for i, suggestion in enumerate(runs.best, start=1)]
             lines += ["", text.table(rows, ["further runs"]), ""]
-            lines += [f"{i}: {command}" for i, command in enumerate(each.commands, start=1)]
+            lines += [f"{i}: {command}" for i, command in enumerate(runs.commands, start=1)]
         else:
-            lines.append(each.reason)
+            lines.append(runs.reason)
         blocks.append("\n".join(lines))
     return "\n\n".join([*blocks, LIMITS])
 
 
-def _cells(number: int, one: Suggestion, of: NextRuns) -> dict[str, str]:
+def _cells(number: int, suggestion: Suggestion, runs: NextRuns) -> dict[str, str]:
     words = {
-        NEW: f"new batch size {one.batch_size:,.0f}",
-        TRIALS: f"more trials at batch size {one.batch_size:,.0f}",
+        NEW: f"new batch size {suggestion.batch_size:,.0f}",
+        TRIALS: f"more trials at batch size {suggestion.batch_size:,.0f}",
         REPEATS: "repeats of the best trial at every batch size",
     }
-    open_end = one.width.octaves > MOSTLY_OPEN
-    cells = {"": str(number), "further runs": words[one.kind], "trials": f"{one.trials:,}"}
-    cells["expected octaves"] = "open" if open_end else f"{one.width.octaves:.2f}"
-    if of.costs.timed:
-        cells["device-hours"] = text.number(one.cost, 2)
-    return cells | {"share of the cost so far": f"{one.cost / of.spent:.1%}"}
+    open_end = suggestion.width.octaves > MOSTLY_OPEN
+    cells = {"": str(number), "further runs": words[suggestion.kind], "trials": f"{suggestion.trials:,}"}
+    cells["expected octaves"] = "open" if open_end else f"{suggestion.width.octaves:.2f}"
+    if runs.costs.timed:
+        cells["device-hours"] = text.number(suggestion.cost, 2)
+    return cells | {"share of the cost so far": f"{suggestion.cost / runs.spent:.1%}"}

@@ -75,12 +75,12 @@ class PublishedStep(NamedTuple):
 def load() -> tuple[list[PublishedStep], dict[str, str]]:
     """Returns the steps that can be compared, and the status of each row of ``step_times.csv``."""
     shapes = decoders()
-    found, statuses = [], {}
+    compared, statuses = [], {}
     for row in _records(published_numbers.step_times()):
         statuses[row["row"]] = _status(row, shapes)
         if statuses[row["row"]] == COMPARED:
-            found.append(_published(row, shapes[row["model"]]))
-    return found + _of_layouts(shapes), statuses
+            compared.append(_published(row, shapes[row["model"]]))
+    return compared + _of_layouts(shapes), statuses
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -101,14 +101,14 @@ def _decoder(row: Mapping[str, Any]) -> Decoder:
 
 def _status(row: Mapping[str, Any], shapes: Mapping[str, Decoder]) -> str:
     """Returns the status of a row: ``COMPARED`` or one of ``REASONS``."""
-    known = row["model"] in shapes and row["mesh"] is not None
+    is_stated = row["model"] in shapes and row["mesh"] is not None
     stages = sizes(row["mesh"] or "").get("pipeline", 1)
     checks = (
         row["architecture"] == "resnet",
         row["architecture"] == "other",
         row["architecture"] == "per-layer tables",
-        row["architecture"] == "mixture" and not known,
-        not known,
+        row["architecture"] == "mixture" and not is_stated,
+        not is_stated,
         row["sequence_length"] is None,
         stages > 1 and row["virtual_stages"] is None,
         _ROWS.get(row["chip"], row["chip"]) not in HARDWARE,
@@ -168,17 +168,17 @@ def _of_layouts(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
 
     The shapes of MaxText's models are derived from MaxText's global scale. KempnerForge's are Llama 3.
     """
-    found = []
+    compared = []
     for row in _records(published_numbers.layouts()):
         if row["source"] == "maxtext-2024" or row["model"] not in (*shapes, *_LLAMA):
             continue
-        ours = row["source"] == "maxtext"
-        groups = row["chips"] if ours else sizes(row["mesh"]).get("fsdp", 1)  # that process different sequences
+        is_maxtext = row["source"] == "maxtext"
+        groups = row["chips"] if is_maxtext else sizes(row["mesh"]).get("fsdp", 1)  # that process different sequences
         unstated = dict.fromkeys(("evaluation_sequences", "virtual_stages", "step_seconds_derived"), None)
-        own = {
+        columns = {
             "row": f"{row['source']} {row['row']}",
-            "framework": "MaxText" if ours else "KempnerForge",
-            "validation": None if ours else "yes",
+            "framework": "MaxText" if is_maxtext else "KempnerForge",
+            "validation": None if is_maxtext else "yes",
             "model": _LLAMA.get(row["model"], row["model"]),
             "chip": row["hardware"],
             "mesh": row["mesh"] if row["slices"] == 1 else row["mesh"].replace("data:", "dcn_data:"),
@@ -187,15 +187,15 @@ def _of_layouts(shapes: Mapping[str, Decoder]) -> list[PublishedStep]:
             "precision": "bf16",
             "kept": _POLICIES[row["rematerialization"]],
             "micro_batch": None,
-            "step_seconds": None if ours else row["step_seconds"],
+            "step_seconds": None if is_maxtext else row["step_seconds"],
         }
-        found.append(_published(row | unstated | own, shapes[own["model"]]))
-    return found
+        compared.append(_published(row | unstated | columns, shapes[columns["model"]]))
+    return compared
 
 
 def arrays(steps: Sequence[PublishedStep]) -> Terms:
     """Returns the terms of several steps as arrays, with one entry per step."""
-    return Terms(*map(np.array, zip(*(step_model.terms(one.step) for one in steps), strict=True)))
+    return Terms(*map(np.array, zip(*(step_model.terms(step.step) for step in steps), strict=True)))
 
 
 def table(anchor: str | None = None) -> pd.DataFrame:
@@ -208,23 +208,27 @@ def table(anchor: str | None = None) -> pd.DataFrame:
       BadInput: the anchor is not compared.
     """
     steps, statuses = load()
-    of = step_model.parts(arrays(steps), CONSTANTS)
-    classes = classes_of(steps, of.step)
-    scales, within = _scales(steps, of.step, classes, anchor)
+    parts_of = step_model.parts(arrays(steps), CONSTANTS)
+    classes = classes_of(steps, parts_of.step)
+    scales, ranges = _scales(steps, parts_of.step, classes, anchor)
     rows = []
-    for i, one in enumerate(steps):
-        middle = of.step[i] * scales[i]
-        parts = {f"predicted_{name}_seconds": getattr(of, name)[i] * scales[i] for name in of._fields if name != "step"}
-        if one.subset in (GPU, GPU_MIXTURE):
+    for i, step in enumerate(steps):
+        middle = parts_of.step[i] * scales[i]
+        parts = {
+            f"predicted_{name}_seconds": getattr(parts_of, name)[i] * scales[i]
+            for name in parts_of._fields
+            if name != "step"
+        }
+        if step.subset in (GPU, GPU_MIXTURE):
             parts |= {"predicted_memory_seconds": math.nan, "predicted_links_seconds": math.nan}
         rows.append(
-            {name: getattr(one, name) for name in ("row", "source", "framework", "model", "chip", "chips", "mesh")}
-            | {"validation": one.validation, "range_class": classes[i]}
-            | {"set": one.subset, "precision": one.step.precision, "published_seconds": one.seconds}
-            | {"published_from": "seconds" if one.stated else "speed", "predicted_seconds": middle}
-            | {"predicted_low": middle / within[i], "predicted_high": middle * within[i]}
-            | {"ratio": middle / one.seconds, "status": COMPARED}
-            | _memory(one.step)
+            {name: getattr(step, name) for name in ("row", "source", "framework", "model", "chip", "chips", "mesh")}
+            | {"validation": step.validation, "range_class": classes[i]}
+            | {"set": step.subset, "precision": step.step.precision, "published_seconds": step.seconds}
+            | {"published_from": "seconds" if step.stated else "speed", "predicted_seconds": middle}
+            | {"predicted_low": middle / ranges[i], "predicted_high": middle * ranges[i]}
+            | {"ratio": middle / step.seconds, "status": COMPARED}
+            | _memory(step.step)
             | parts
         )
     published = published_numbers.step_times().set_index("row")
@@ -243,7 +247,7 @@ def _memory(step: Step) -> dict[str, Any]:
 
 def classes_of(steps: Sequence[PublishedStep], seconds: np.ndarray) -> list[str]:
     """Returns the class of each step, which determines its range, given the predicted seconds."""
-    return [class_of(one.step, float(value)) for one, value in zip(steps, seconds, strict=True)]
+    return [class_of(step.step, float(value)) for step, value in zip(steps, seconds, strict=True)]
 
 
 def _scales(
@@ -253,20 +257,20 @@ def _scales(
     factors = np.array([RANGES[name] for name in classes])
     if anchor is None:
         return np.ones(len(steps)), factors
-    found = [i for i, one in enumerate(steps) if one.row == anchor]
-    if not found:
+    anchors = [i for i, step in enumerate(steps) if step.row == anchor]
+    if not anchors:
         raise BadInput(f"--anchor must be a compared row, such as {steps[0].row}, not {anchor}")
-    (i,) = found
-    scale = np.where([one.chip == steps[i].chip for one in steps], steps[i].seconds / seconds[i], 1.0)
-    keys = [(one.chip, one.framework, name) for one, name in zip(steps, classes, strict=True)]
+    (i,) = anchors
+    scale = np.where([step.chip == steps[i].chip for step in steps], steps[i].seconds / seconds[i], 1.0)
+    keys = [(step.chip, step.framework, name) for step, name in zip(steps, classes, strict=True)]
     near = [key == keys[i] and classes[i] == DENSE_CLASS for key in keys]
     return scale, np.where(near, ANCHORED_RANGE, factors)
 
 
 def counted(rows: pd.DataFrame) -> dict[str, int]:
     """Returns the number of rows in ``step_times.csv`` by status."""
-    own = rows[~rows["row"].str.contains(" ")]
-    counts = own["status"].value_counts()
+    in_table = rows[~rows["row"].str.contains(" ")]
+    counts = in_table["status"].value_counts()
     return {status: int(counts[status]) for status in (COMPARED, *REASONS) if status in counts}
 
 
@@ -286,8 +290,8 @@ def as_text(rows: pd.DataFrame) -> str:
     statuses = counted(rows)
     total = sum(statuses.values())
     lines = [f"{count} of {total} rows: {status}" for status, count in statuses.items()]
-    more = int(rows["row"].str.contains(" ").sum())
-    lines.append(f"{more} more rows of layouts.csv: {COMPARED}")
+    from_layouts = int(rows["row"].str.contains(" ").sum())
+    lines.append(f"{from_layouts} more rows of layouts.csv: {COMPARED}")
     large = int(rows["predicted_fits"].eq(False).sum())
     lines.append(f"{large} of {len(shown)} compared rows ran, but would not fit if all kept tensors were on the device")
     return "\n".join([text.table(shown, ["model", "chip"]), "", *lines])

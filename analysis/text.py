@@ -48,17 +48,21 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
     """Groups notes on numbered rows. Each note is listed once, with its rows, such as ``rows 2, 3: one seed``."""
     rows = {
-        remark: [str(row) for row, _ in own] for remark, own in grouping.grouped(remarks, lambda one: one[1]).items()
+        remark: [str(row) for row, _ in remarks_of_text]
+        for remark, remarks_of_text in grouping.grouped(remarks, lambda remark_of_row: remark_of_row[1]).items()
     }
-    return [("rows " if len(own) > 1 else "row ") + f"{', '.join(own)}: {remark}" for remark, own in rows.items()]
+    return [
+        ("rows " if len(remarks_of_text) > 1 else "row ") + f"{', '.join(remarks_of_text)}: {remark}"
+        for remark, remarks_of_text in rows.items()
+    ]
 
 
 def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str]:
     """Returns the fewest fields, such as ``seed=1, stop=target``, that distinguish the members of each group."""
-    fields = [dict(each.split("=", 1) for each in re.split(r", (?=[\w.]+=)", words) if words) for words in distinctions]
+    fields = [dict(pair.split("=", 1) for pair in re.split(r", (?=[\w.]+=)", words) if words) for words in distinctions]
     result = [""] * len(fields)
     for group in dict.fromkeys(groups):
-        members = [i for i, own in enumerate(groups) if own == group]
+        members = [i for i, label in enumerate(groups) if label == group]
         chosen = separating([fields[i] for i in members])
         for i in members:
             result[i] = ", ".join(f"{field}={fields[i][field]}" for field in chosen if field in fields[i])
@@ -67,12 +71,12 @@ def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str
 
 def separating(contents: Sequence[StringMap]) -> list[str]:
     """Returns the fewest fields that distinguish ``contents``. Fields with short values come first."""
-    chosen, found = list[str](), 1
-    every = dict.fromkeys(field for content in contents for field in content)
-    for field in sorted(every, key=lambda field: max(len(content.get(field, "")) for content in contents) > LONG):
-        count = len({tuple(content.get(each) for each in (*chosen, field)) for content in contents})
-        if count > found:
-            chosen, found = [*chosen, field], count
+    chosen, distinct = list[str](), 1
+    all_fields = dict.fromkeys(field for content in contents for field in content)
+    for field in sorted(all_fields, key=lambda field: max(len(content.get(field, "")) for content in contents) > LONG):
+        count = len({tuple(content.get(name) for name in (*chosen, field)) for content in contents})
+        if count > distinct:
+            chosen, distinct = [*chosen, field], count
     return chosen
 
 

@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
@@ -13,6 +13,7 @@ from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, nearest
 from results.catalog.overview import Overview
 from results.durable import Folder
+from results.grouping import grouped
 from results.located import located
 from results.plans import kinds
 from results.plans.kinds import KINDS, along, place
@@ -82,9 +83,11 @@ def of_store(folder: Folder, where: Sequence[str] = ()) -> list[WorkloadStudies]
     Raises:
       BadInput: there is no store, a condition is invalid, or no study meets the conditions.
     """
-    conditions = [_conditions(one) for one in where]
+    conditions = [_conditions(condition_text) for condition_text in where]
     commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(folder))
-    matches = [one for one in commits if not where or any(_meets(one.study, each) for each in conditions)]
+    matches = [
+        commit for commit in commits if not where or any(_meets(commit.study, condition) for condition in conditions)
+    ]
     if where and not matches:
         raise BadInput(f"no study meets --where {' --where '.join(where)}. {_available(commits)}")
     return group(matches)
@@ -96,15 +99,15 @@ def group(commits: Iterable[Commit]) -> list[WorkloadStudies]:
     def names(commit: Commit) -> tuple[str, str, str]:
         return commit.study.labels
 
-    found = alike(commits, names, lambda commit: shared_plan(commit.study))
-    by_names = sorted(found, key=lambda one: (names(one.members[0]), one.key))
+    groups = alike(commits, names, lambda commit: shared_plan(commit.study))
+    by_names = sorted(groups, key=lambda workload_group: (names(workload_group.members[0]), workload_group.key))
     return [
         WorkloadStudies(
-            *names(one.members[0]),
-            one.distinction,
-            tuple(sorted(one.members, key=lambda commit: (along(commit.study), commit.name))),
+            *names(workload_group.members[0]),
+            workload_group.distinction,
+            tuple(sorted(workload_group.members, key=lambda commit: (along(commit.study), commit.name))),
         )
-        for one in by_names
+        for workload_group in by_names
     ]
 
 
@@ -144,7 +147,7 @@ def alike(
         words[key] = in_words(plan)
         by_names.setdefault(names(item), {}).setdefault(key, []).append(item)
     return [
-        Alike(key, members, distinction(key, {other: words[other] for other in groups}))
+        Alike(key, members, distinction(key, {sibling: words[sibling] for sibling in groups}))
         for groups in by_names.values()
         for key, members in groups.items()
     ]
@@ -160,9 +163,9 @@ def distinction(key: str, plans: Mapping[str, Fields]) -> str:
 
     Data options are separate fields.
     """
-    own, *others = (_with_options(plan) for plan in (plans[key], *plans.values()))
-    fields = [field for field in own if any(plan.get(field) != own[field] for plan in others)]
-    return ", ".join(f"{field}={_brief(field, own[field])}" for field in fields)
+    own_plan, *other_plans = (_with_options(plan) for plan in (plans[key], *plans.values()))
+    fields = [field for field in own_plan if any(plan.get(field) != own_plan[field] for plan in other_plans)]
+    return ", ".join(f"{field}={_brief(field, own_plan[field])}" for field in fields)
 
 
 def _conditions(text: str) -> StringMap:
@@ -185,12 +188,12 @@ def _meets(study: Plan, conditions: StringMap) -> bool:
 
 def _names(study: Plan, field: str) -> list[str]:
     values = study.plan() | {"pruning": study.search.pruning, "unit": study.batch_unit[0]}
-    own = [str(values.get(field, ""))]
-    return [*own, study.labels.model] if field == "model" else own
+    choices = [str(values.get(field, ""))]
+    return [*choices, study.labels.model] if field == "model" else choices
 
 
 def _available(commits: Sequence[Commit]) -> str:
-    names = {"/".join(one.study.labels) for one in commits}
+    names = {"/".join(commit.study.labels) for commit in commits}
     return f"The store has {text.first_few(sorted(names))}." if names else "The store has no study over batch sizes."
 
 
@@ -219,29 +222,30 @@ def add_distinctions(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     """
     names = set(table["study"])
     plans = {commit.name: commit.study for commit in store.catalogue(overview.folder) if commit.name in names}
-    differs, apart = dict[Hashable, str](), dict[Hashable, str]()
+    differs, distinctions = dict[Hashable, str](), dict[Hashable, str]()
     for _, rows in table.groupby(list(CURVE_COLUMNS), sort=False):
-        own = {at: plans[name] for at, name in rows["study"].items() if name in plans}
-        shared = {at: _shared(plan) for at, plan in own.items()}
-        curves = {digest(plan): plan for plan in shared.values()}
-        same: dict[tuple[str, tuple[int, ...]], list[Hashable]] = {}
-        for at, plan in shared.items():
-            differs[at] = distinction(digest(plan), curves)
-            same.setdefault((digest(plan), place(own[at])), []).append(at)
-        for members in same.values():
-            for at, words in zip(members, _separations([_varied(own[at]) for at in members]), strict=True):
-                apart[at] = ", ".join(filter(None, (differs[at], words)))
-    columns = {name: [of.get(at, "") for at in table.index] for name, of in (("differs", differs), ("apart", apart))}
-    columns["unit"] = [unit_in_words(plans[name]) if name in plans else "" for name in table["study"]]
-    return table.assign(**columns).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
+        studies = {row: plans[name] for row, name in rows["study"].items() if name in plans}
+        keys = {row: digest(_shared(study)) for row, study in studies.items()}
+        curves = {keys[row]: _shared(study) for row, study in studies.items()}
+        differs |= {row: distinction(key, curves) for row, key in keys.items()}
+        places = {row: (keys[row], place(study)) for row, study in studies.items()}
+        for members in grouped(studies, places.__getitem__).values():
+            separations = _separations([_varied(studies[row]) for row in members])
+            for row, words in zip(members, separations, strict=True):
+                distinctions[row] = ", ".join(filter(None, (differs[row], words)))
+    return table.assign(
+        differs=[differs.get(row, "") for row in table.index],
+        apart=[distinctions.get(row, "") for row in table.index],
+        unit=[unit_in_words(plans[name]) if name in plans else "" for name in table["study"]],
+    ).sort_values([*CURVE_COLUMNS, "differs", ALONG, "study"], ignore_index=True)
 
 
 def _separations(contents: Sequence[Fields]) -> list[str]:
     """Returns, for each of ``contents``, the values of the fewest fields that distinguish them."""
-    every = dict.fromkeys(field for content in contents for field in content)
-    words = [{field: json.dumps(content.get(field), sort_keys=True) for field in every} for content in contents]
+    all_fields = dict.fromkeys(field for content in contents for field in content)
+    words = [{field: json.dumps(content.get(field), sort_keys=True) for field in all_fields} for content in contents]
     chosen = text.separating(words)
-    return [", ".join(f"{field}={own[field][:LONGEST]}" for field in chosen) for own in words]
+    return [", ".join(f"{field}={fields[field][:LONGEST]}" for field in chosen) for fields in words]
 
 
 def _shared(study: Plan) -> dict[str, object]:
@@ -253,12 +257,12 @@ def _shared(study: Plan) -> dict[str, object]:
 def _varied(study: Plan) -> Json:
     """Returns the fields that may vary along a curve. Nested names look like space.learning_rate.low."""
     plan = study.plan()
-    return dict(_leaves({field: plan[field] for field in VARIED if field in plan}, ""))
+    return _leaves({field: plan[field] for field in VARIED if field in plan})
 
 
-def _leaves(content: Fields, within: str) -> Iterator[tuple[str, Any]]:
+def _leaves(content: Fields) -> Json:
+    leaves: Json = {}
     for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{within}{name}.")
-        else:
-            yield f"{within}{name}", value
+        nested = _leaves(value) if isinstance(value, Mapping) else None
+        leaves |= {name: value} if nested is None else {f"{name}.{inner}": leaf for inner, leaf in nested.items()}
+    return leaves

@@ -142,20 +142,24 @@ def measure(
             which: quality(program.columns(report.folder / f"{which}.npz"), ratings, case)
             for which, program in programs.items()
         }
-    theirs = statistics.median(best[rival])
-    report.add(f"{name}: {rival}", theirs, "s/epoch")
+    rival_seconds = statistics.median(best[rival])
+    report.add(f"{name}: {rival}", rival_seconds, "s/epoch")
     flops, moved = operations(ratings, case)
     for kernel, goal in targets.items():
-        ours, label = statistics.median(best[kernel]), f"{name}, {kernel}"
-        report.add(f"{label}: ours", ours, "s/epoch")
+        seconds_of_kernel, label = statistics.median(best[kernel]), f"{name}, {kernel}"
+        report.add(f"{label}: ours", seconds_of_kernel, "s/epoch")
         report.add(f"{label}: implicit / ours", median_ratio(best[rival], best[kernel]), "×", goal)
         report.add(f"{label}: our Recall@20, %", 100 * recalls[kernel], "%")
         difference = 100 * (recalls[kernel] - recalls[rival])
         report.add(f"{label}: our Recall@20 minus implicit's", difference, "points", 100 * LEAST_RECALL)
         if peak:
-            share = 100 * flops / ours / 1e9 / peak.gflops
+            share = 100 * flops / seconds_of_kernel / 1e9 / peak.gflops
             report.add(f"{label}: operations per second relative to a matmul", share, "%")
-            report.add(f"{label}: bytes per second relative to a copy", 100 * moved / ours / 1e9 / peak.gbytes, "%")
+            report.add(
+                f"{label}: bytes per second relative to a copy",
+                100 * moved / seconds_of_kernel / 1e9 / peak.gbytes,
+                "%",
+            )
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
@@ -168,8 +172,8 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
     for first in range(0, history.row_count, 512):
         rows = np.arange(first, min(first + 512, history.row_count))
         scores = _solve(history, rows, table, shared).astype(np.float32) @ columns.T
-        known = history.of_rows(rows)
-        scores[np.repeat(np.arange(len(rows)), known.lengths), known.columns] = -np.inf
+        links_known = history.of_rows(rows)
+        scores[np.repeat(np.arange(len(rows)), links_known.lengths), links_known.columns] = -np.inf
         best = np.argpartition(-scores, 20, axis=1)[:, :20]
         ranked.append(np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, 1), axis=1), 1))
     return recall.recall(np.concatenate(ranked).astype(np.int32), heldout, 20)

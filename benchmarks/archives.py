@@ -140,17 +140,19 @@ class PlausibleTrials(NamedTuple):
 def curve(path: str) -> LearningCurve:
     """Returns the learning curve of a study. ``path`` is DATASET/MODEL/OPTIMIZER/BATCH_SIZE."""
     workload, optimizer = path.rsplit("/", 2)[:2]
-    own = CURVES[max((prefix for prefix in CURVES if workload.startswith(prefix)), key=len)]
-    more, longer = OPTIMIZERS[optimizer]
+    learning_curve = CURVES[max((prefix for prefix in CURVES if workload.startswith(prefix)), key=len)]
+    example_factor, longer = OPTIMIZERS[optimizer]
     words = hashlib.sha256(workload.encode()).digest()
     varied = (1.0, 1.0) if workload.endswith(("base", "resnet_50", "resnet_8")) else tuple(b / 255 + 0.5 for b in words)
-    return own._replace(examples=own.examples * more * varied[0], steps=own.steps * longer * varied[1])
+    return learning_curve._replace(
+        examples=learning_curve.examples * example_factor * varied[0], steps=learning_curve.steps * longer * varied[1]
+    )
 
 
 def least_steps(path: str) -> float:
     """Returns the steps that the best trial of a study needs to reach its target."""
-    own, batch_size = curve(path), int(path.rpartition("/")[2])
-    return own.examples / batch_size + own.steps
+    learning_curve, batch_size = curve(path), int(path.rpartition("/")[2])
+    return learning_curve.examples / batch_size + learning_curve.steps
 
 
 def train_steps(path: str) -> int:
@@ -205,7 +207,7 @@ def _outcomes(
     path: str, counts: Sequence[int], rng: np.random.Generator
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Returns the metaparameters, the status and the steps to the target of all trials."""
-    n, own, batch_size = sum(counts), curve(path), int(path.rpartition("/")[2])
+    n, learning_curve, batch_size = sum(counts), curve(path), int(path.rpartition("/")[2])
     ln_rate, ln_gain = (np.log(10) * DECADES[name] * rng.random(n) for name in DECADES)
     with_momentum = "momentum" in parameter_configs(path)
     ln_effective = ln_rate + ln_gain * with_momentum
@@ -213,7 +215,7 @@ def _outcomes(
     edge = ln_effective[diverges].min() if diverges.any() else ln_effective.max()
     off = (ln_effective - edge + np.log(SAFE)) / 2
     # The best effective learning rate grows like batch size ** 0.7 up to the critical batch size.
-    critical = own.examples / own.steps
+    critical = learning_curve.examples / learning_curve.steps
     best = 0.1 * min(batch_size, critical) ** 0.7
     ln_rate += np.log(best * SAFE) - edge + (np.log(10) if with_momentum else 0)
     metaparameters = {"learning_rate": np.exp(ln_rate - (np.log(10) if with_momentum else 0))}
@@ -222,27 +224,27 @@ def _outcomes(
         metaparameters["learning_rate"] /= 10
     if _smooths(path):
         metaparameters["label_smoothing"] = rng.choice(SMOOTHINGS, n) if batch_size < 65536 else np.full(n, np.nan)
-    others = rng.permutation(np.repeat(STATUSES[:2], counts[:2]))
+    endings = rng.permutation(np.repeat(STATUSES[:2], counts[:2]))
     status = np.full(n, STATUSES[2], object)
-    status[~diverges] = others
+    status[~diverges] = endings
     need = least_steps(path) * np.exp(0.8 * off**2 + np.abs(rng.normal(0, 0.35, n)))
     return metaparameters, status, need
 
 
 def _plausible_columns(
-    own: LearningCurve, progress: np.ndarray, smoothing: np.ndarray, rng: np.random.Generator
+    learning_curve: LearningCurve, progress: np.ndarray, smoothing: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Returns errors in the format of the archive, which reach the target at ``progress`` = 1."""
     columns: dict[str, np.ndarray] = {}
-    last = own.last * (1 + 0.1 * (0.1 - smoothing))
-    fall = (own.target - last) * np.maximum(progress, 1e-9) ** -POWER
+    last = learning_curve.last * (1 + 0.1 * (0.1 - smoothing))
+    fall = (learning_curve.target - last) * np.maximum(progress, 1e-9) ** -POWER
     for split, gap in (("train", 0.97), ("val", 1.0), ("test", 1.01)):
         error = gap * (last + fall) * (1 + rng.normal(0, 0.002, len(progress)))
-        error = np.minimum(error, own.first)
-        precise = 6 if own.column == "cross_entropy_error" else 5
-        name = f"{split}/{own.column}"
-        columns[name] = np.round(1 - error if own.column == "average_precision" else error, precise)
-        if own.column != "cross_entropy_error":
+        error = np.minimum(error, learning_curve.first)
+        precise = 6 if learning_curve.column == "cross_entropy_error" else 5
+        name = f"{split}/{learning_curve.column}"
+        columns[name] = np.round(1 - error if learning_curve.column == "average_precision" else error, precise)
+        if learning_curve.column != "cross_entropy_error":
             columns[f"{split}/cross_entropy_error"] = np.round(error * 4, 5)
     return columns
 
@@ -290,13 +292,13 @@ def write(
         late: list[tuple[str, bytes]] = []
         for counts in published() if studies is None else studies:
             scaled = counts._replace(**{s: _scale(getattr(counts, s), trials) for s in StudyCounts._fields[1:]})
-            own = (
+            drawn = (
                 _archived_trials(scaled, rows, rng)
                 if plausibly
                 else [_trial(scaled.path, *who, rows, rng) for who in _statuses(scaled, rng)]
             )
-            answers += [answer for target in TARGETS if (answer := _answer(counts.path, own, target))]
-            late += _files(scaled.path, own, rng, plausibly)
+            answers += [answer for target in TARGETS if (answer := _answer(counts.path, drawn, target))]
+            late += _files(scaled.path, drawn, rng, plausibly)
             if not shuffled:
                 for file in late:
                     put(*file)
@@ -363,9 +365,11 @@ def _archived_trials(counts: StudyCounts, rows: int, rng: np.random.Generator) -
     ends = np.cumsum(all_trials.rows)
     trials = []
     for i, (start, end) in enumerate(zip(ends - all_trials.rows, ends, strict=True)):
-        values = {name: float(own[i]) for name, own in all_trials.metaparameters.items() if not np.isnan(own[i])}
+        values = {
+            name: float(column[i]) for name, column in all_trials.metaparameters.items() if not np.isnan(column[i])
+        }
         columns = {"step": all_trials.step[start:end]}
-        columns |= {name: own[start:end] for name, own in all_trials.columns.items()}
+        columns |= {name: column[start:end] for name, column in all_trials.columns.items()}
         trials.append(_archive(i + 1, str(all_trials.status[i]), values, columns))
     return trials
 

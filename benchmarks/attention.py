@@ -52,8 +52,8 @@ TINY = {"layers": 1, "width": 64, "heads": 2}
 def measured(block: int, length: int, sizes: dict[str, int]) -> dict[str, Any]:
     """Returns the time of the faster of two steps in a separate process, and the memory of the process."""
     program = PEAK + STEP.format(block=block, length=length, steps=2, **sizes) + RESULT
-    found: dict[str, Any] = json.loads(python("-c", program).stdout)
-    return found
+    result: dict[str, Any] = json.loads(python("-c", program).stdout)
+    return result
 
 
 def name_of(block: int) -> str:
@@ -66,12 +66,12 @@ if __name__ == "__main__":
         length, sizes, rounds = (64, TINY, 1) if report.smoke else (report.options.length, SIZES, 3)
         blocks = (0, 16) if report.smoke else BLOCKS
         work = {name_of(block): lambda block=block: measured(block, length, sizes) for block in blocks}
-        found = in_turn(work, rounds, "steps")
-        for name, rows in found.items():
+        results = in_turn(work, rounds, "steps")
+        for name, rows in results.items():
             for key, unit in (("seconds", "s"), ("MB", "MB"), ("compiled MB", "MB"), ("predicted MB", "MB")):
                 report.add(f"{name}: {key}", min(row[key] for row in rows), unit)
             report.add(f"{name}: matmuls", rows[0]["GFLOPs"], "GFLOPs")
-            plain = [row["seconds"] for row in found[name_of(0)]]
+            plain = [row["seconds"] for row in results[name_of(0)]]
             report.add(f"{name}: speed, all scores = 1", median_ratio(plain, [row["seconds"] for row in rows]), "×")
-        losses = [rows[0]["loss"] for rows in found.values()]
+        losses = [rows[0]["loss"] for rows in results.values()]
         report.add("largest difference of losses", max(losses) - min(losses), "")

@@ -72,11 +72,11 @@ def against_release(name: str, record: Any) -> str:
     kinds = released.studies["device_kind"].unique().tolist()
     if kinds != [processors.model()]:
         return f"release: not comparable here ({', '.join(kinds)})"
-    theirs = released.measurements.set_index(["trial", "step"])
-    both = [(t, s) in theirs.index for t, s in zip(record.trial, record.step, strict=True)]
-    rows = theirs.loc[list(zip(record.trial[both], record.step[both], strict=True))]
-    same = [rows[metric].to_numpy() == values[both] for metric, values in record.metrics.items()]
-    return f"release: {int(np.all(same, axis=0).sum())} of {sum(both)} rows the same"
+    released_rows = released.measurements.set_index(["trial", "step"])
+    both = [(t, s) in released_rows.index for t, s in zip(record.trial, record.step, strict=True)]
+    rows = released_rows.loc[list(zip(record.trial[both], record.step[both], strict=True))]
+    equal = [rows[metric].to_numpy() == values[both] for metric, values in record.metrics.items()]
+    return f"release: {int(np.all(equal, axis=0).sum())} of {sum(both)} rows the same"
 
 
 def lines_of(checkout: Path) -> list[str]:
@@ -96,15 +96,15 @@ def main() -> int:
     if options.measured:
         measure()
         return 0
-    ours = lines_of(ROOT)
+    own_lines = lines_of(ROOT)
     if options.against is None:
-        print(*ours, sep="\n")
+        print(*own_lines, sep="\n")
         return 0
-    theirs = lines_of(options.against.resolve())
-    for line, other in zip(ours, theirs, strict=True):
-        print(line, "the same" if line == other else f"DIFFERS: {other}", sep="  ")
-    print(sum(map(str.__eq__, ours, theirs)), "of", len(ours), "the same")
-    return int(ours != theirs)
+    other_lines = lines_of(options.against.resolve())
+    for line, other_line in zip(own_lines, other_lines, strict=True):
+        print(line, "the same" if line == other_line else f"DIFFERS: {other_line}", sep="  ")
+    print(sum(map(str.__eq__, own_lines, other_lines)), "of", len(own_lines), "the same")
+    return int(own_lines != other_lines)
 
 
 if __name__ == "__main__":

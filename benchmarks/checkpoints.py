@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
+from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds, study_of
 
 from harness.compiled import compile_cache
 from harness.run import Settings
 from harness.runners import engine
 from harness.trials import search
 from harness.trials.checkpoints import Checkpoint, Checkpoints
-from sweeps import overrides, planning
 
 MINUTES = 5.0
 TASKS = {"digits_fc": "momentum", "digits_cnn": "adam", "pydoc_transformer": "adamw"}
@@ -36,8 +35,8 @@ SMOKE_NUMBERS = 1 << 12
 class Timed(Checkpoints):
     """Checkpoints that record how long each save takes."""
 
-    def __init__(self, folder: Path, every: float):
-        super().__init__(folder, every)
+    def __init__(self, folder: Path, interval: float):
+        super().__init__(folder, interval)
         self.took: list[float] = []
 
     @contextlib.contextmanager
@@ -53,7 +52,7 @@ def study(report: BenchmarkReport, task: str, optimizer: str) -> None:
     line = [f"task={task}", f"optimizer={optimizer}", "pruning=off", "task.targets=[]"]
     gentle = "optimizer.space.learning_rate={scale: LOG, low: 1e-4, high: 1e-3}"
     endless = "task.budget={steps: 100000000, epochs: null, examples: null, at_least_steps: null}"
-    (plan,) = planning.request(overrides.command_line([*line, gentle, endless])).studies
+    plan = study_of(*line, gentle, endless)
     minutes = 0.02 if report.smoke else MINUTES
     kept = Timed(report.folder / task, minutes * 12)
     settings = Settings(time_limit_seconds=minutes * 60)
@@ -71,15 +70,15 @@ def against_orbax(report: BenchmarkReport) -> None:
     from orbax import checkpoint as orbax
 
     numbers = SMOKE_NUMBERS if report.smoke else NUMBERS
-    whole = np.random.default_rng(0).normal(size=numbers).astype(np.float32)
-    arrays = np.array_split(whole, ARRAYS)
+    large_array = np.random.default_rng(0).normal(size=numbers).astype(np.float32)
+    arrays = np.array_split(large_array, ARRAYS)
     tree: Mapping[str, np.ndarray] = {f"{i:03d}": array for i, array in enumerate(arrays)}
-    ours = Checkpoints(report.folder / "ours")
+    checkpoints = Checkpoints(report.folder / "ours")
     numbered = itertools.count()
     latest = report.folder / "none"
 
     def save_ours() -> None:
-        ours.save(0, "key", Checkpoint(1, [], arrays))
+        checkpoints.save(0, "key", Checkpoint(1, [], arrays))
 
     def save_orbax() -> None:
         nonlocal latest
@@ -89,8 +88,8 @@ def against_orbax(report: BenchmarkReport) -> None:
             checkpointer.save(latest, tree)
 
     def load_ours() -> None:
-        found = ours.load(0, "key")
-        assert found is not None and len(found.arrays) == ARRAYS
+        loaded = checkpoints.load(0, "key")
+        assert loaded is not None and len(loaded.arrays) == ARRAYS
 
     def load_orbax() -> None:
         with orbax.StandardCheckpointer() as checkpointer:
@@ -101,7 +100,7 @@ def against_orbax(report: BenchmarkReport) -> None:
     timed = {name: (lambda piece=piece: seconds(piece)) for name, piece in work.items()}
     took = in_turn(timed, 1 if report.smoke else ROUNDS, "one trial")
     for name, values in took.items():
-        report.add(f"{whole.nbytes / 1e6:.0f} MB: {name}", statistics.median(values), "s")
+        report.add(f"{large_array.nbytes / 1e6:.0f} MB: {name}", statistics.median(values), "s")
     for what in ("save", "load"):
         report.add(f"{what}: Orbax / ours", median_ratio(took[f"{what} orbax"], took[f"{what} ours"]), "×", 1)
 

@@ -21,13 +21,15 @@ def clever(node: ast.AST) -> bool:
     match node:
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             conditions = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
-            has_list = any(isinstance(each, ast.List | ast.Tuple | ast.ListComp) for each in (left, right))
-            return has_list and any(isinstance(each, conditions) for each in (left, right))
+            has_list = any(isinstance(operand, ast.List | ast.Tuple | ast.ListComp) for operand in (left, right))
+            return has_list and any(isinstance(operand, conditions) for operand in (left, right))
         case ast.Starred(value=ast.IfExp()) | ast.IfExp(body=ast.IfExp()) | ast.IfExp(orelse=ast.IfExp()):
             return True
         case ast.stmt():  # excluding nested statements
-            own = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
-            return sum(isinstance(each, ast.NamedExpr) for child in own for each in ast.walk(child)) > 1
+            children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+            return (
+                sum(isinstance(descendant, ast.NamedExpr) for child in children for descendant in ast.walk(child)) > 1
+            )
     return False
 
 

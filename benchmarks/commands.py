@@ -15,7 +15,6 @@ import datetime
 import math
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from report import ROOT, BenchmarkReport, open_report
+from report import BenchmarkReport, cost, open_report
 from tqdm import tqdm
 
 from harness.processes import provenance
@@ -61,12 +60,7 @@ COMMANDS = (
 
 def cpu_seconds(words: Sequence[str], codes: Sequence[int] = (0,)) -> float:
     """Returns the CPU time of a command in a separate process. The command must end with one of the exit codes."""
-    before = os.times()
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False, cwd=ROOT)
-    after = os.times()
-    if done.returncode not in codes:
-        sys.exit(done.stderr)
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return cost([sys.executable, "-m", *words], codes)[0].cpu
 
 
 def line(folder: Path, points: int) -> list[str]:
@@ -98,11 +92,11 @@ def link(folder: Path, names: Sequence[str], to: Path) -> Path:
 def measured(study: BatchStudy) -> Record:
     """Returns the record of a study with synthetic numbers, in which each trial has a few evaluations."""
     trials, steps = search.draw(study, range(study.trials)), study.evaluations[:MEASURED]
-    trial = np.repeat(np.array([each.id for each in trials], np.int32), len(steps))
+    trial = np.repeat(np.array([trial.id for trial in trials], np.int32), len(steps))
     values = np.random.default_rng(study.seed).random(len(trial), np.float32)
     outcome = TrialOutcome("COMPLETE", None, int(steps[-1]))
     metrics = dict.fromkeys(("validation_loss", "validation_error", "test_loss", "test_error"), values)
-    return Record(trials, {each.id: outcome for each in trials}, trial, np.tile(steps, len(trials)), metrics)
+    return Record(trials, {trial.id: outcome for trial in trials}, trial, np.tile(steps, len(trials)), metrics)
 
 
 def composing(folder: Path, points: int) -> float:
@@ -115,9 +109,9 @@ def composing(folder: Path, points: int) -> float:
 
 def exponent(times: Mapping[int, float], start: float) -> float:
     """Returns the exponent with which ``times - start`` grows from the smallest to the largest size."""
-    least, most = min(times), max(times)
-    grown = [max(times[size] - start, RESOLUTION) for size in (least, most)]
-    return math.log(grown[1] / grown[0]) / math.log(most / least)
+    shortest, longest = min(times), max(times)
+    grown = [max(times[size] - start, RESOLUTION) for size in (shortest, longest)]
+    return math.log(grown[1] / grown[0]) / math.log(longest / shortest)
 
 
 def add(report: BenchmarkReport, what: str, allowed: float | None, taken: float) -> None:
@@ -138,12 +132,12 @@ def main(report: BenchmarkReport) -> None:
     )
     names = write(report.folder / "whole", sizes[-1])
     stores = {size: link(report.folder / "whole", names[:size], report.folder / f"of-{size}") for size in sizes}
-    small, *others = sizes
-    taken = min(cpu_seconds(["sweeps", *line(stores[others[-2]], asked)]) for _ in range(runs))
-    add(report, f"a finished sweep of {asked} of {others[-2]:,} studies", FINISHED, taken)
+    small, *larger = sizes
+    taken = min(cpu_seconds(["sweeps", *line(stores[larger[-2]], asked)]) for _ in range(runs))
+    add(report, f"a finished sweep of {asked} of {larger[-2]:,} studies", FINISHED, taken)
     for words, targets, among in (
-        (["sweeps.status"], STATUS, others),
-        (["results", "verify"], {1200: VERIFIED}, others[:-1]),
+        (["sweeps.status"], STATUS, larger),
+        (["results", "verify"], {1200: VERIFIED}, larger[:-1]),
     ):
         times = {}
         for size in (small, *among):

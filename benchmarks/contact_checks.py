@@ -80,16 +80,16 @@ class Check(NamedTuple):
     accelerator: bool = False
 
 
-def at_most(name: str, value: float, most: float, unit: str = "") -> Number:
-    """Returns a number whose goal is at most ``most``."""
-    return Number(name, value, unit, f"≤ {most:g}", bool(value <= most))
+def at_most(name: str, value: float, limit: float, unit: str = "") -> Number:
+    """Returns a number whose goal is at most ``limit``."""
+    return Number(name, value, unit, f"≤ {limit:g}", bool(value <= limit))
 
 
-def at_least(name: str, value: float, least: float | None, unit: str = "") -> Number:
-    """Returns a number whose goal is at least ``least``. With None, there is no goal."""
-    if least is None:
+def at_least(name: str, value: float, limit: float | None, unit: str = "") -> Number:
+    """Returns a number whose goal is at least ``limit``. With None, there is no goal."""
+    if limit is None:
         return Number(name, value, unit)
-    return Number(name, value, unit, f"≥ {least:g}", bool(value >= least))
+    return Number(name, value, unit, f"≥ {limit:g}", bool(value >= limit))
 
 
 def device(smoke: bool) -> Finding:
@@ -104,11 +104,11 @@ def device(smoke: bool) -> Finding:
     kind, _ = processors.accelerators()
     backend = jax.default_backend()
     total = float(jnp.arange(1000).sum())
-    same = Number(f"JAX computes on {kind}", float(backend == kind), "", "= 1", backend == kind)
+    on_kind = Number(f"JAX computes on {kind}", float(backend == kind), "", "= 1", backend == kind)
     right = Number("sum of 0 to 999", total, "", "= 499500", total == 499_500)
-    found = [same, right, Number("devices of this process", jax.local_device_count())]
-    found += [Number("memory of a device", (mesh.device_bytes() or 0) / 2**30, "GiB")]
-    return Finding(found, "" if backend == kind else f"the machine has {kind}, but JAX computes on {backend}")
+    numbers = [on_kind, right, Number("devices of this process", jax.local_device_count())]
+    numbers += [Number("memory of a device", (mesh.device_bytes() or 0) / 2**30, "GiB")]
+    return Finding(numbers, "" if backend == kind else f"the machine has {kind}, but JAX computes on {backend}")
 
 
 def precision(smoke: bool) -> Finding:
@@ -133,8 +133,8 @@ def precision(smoke: bool) -> Finding:
         return jax.lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def of_engine(function: Callable[..., Any], *arguments: Any) -> Any:
-        on = mesh.mesh(batch_partition.Division())
-        return jax.device_get(programs.lower(jax.jit(function), on, *arguments).compile()(*arguments))
+        device_mesh = mesh.mesh(batch_partition.Division())
+        return jax.device_get(programs.lower(jax.jit(function), device_mesh, *arguments).compile()(*arguments))
 
     padded = np.pad(images.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     exact = {
@@ -152,8 +152,8 @@ def precision(smoke: bool) -> Finding:
         numbers.append(Number(f"{name} of float32 with JAX's own setting, error", plain))
     numbers += [attention(of_engine, rng, 16 if smoke else 256)]
     gradients = {}
-    for each in ("float32", "bfloat16"):
-        key = training.key_of_task("digits_fc", 64, each)
+    for number_format in ("float32", "bfloat16"):
+        key = training.key_of_task("digits_fc", 64, number_format)
         workload = programs.workload_of(key)
         batch = jax.tree.map(lambda array: array[:64], registry.DATASETS["digits"].load().train)
         params, state = workload.init(jax.random.key(0))
@@ -162,8 +162,8 @@ def precision(smoke: bool) -> Finding:
         def loss(params: Any, state: Any, batch: Any, keys: Any, workload: Any = workload) -> Any:
             return workload.loss(params, state, batch, None, keys, np.float32(0))[0]
 
-        found = jax.tree.leaves(of_engine(jax.grad(loss), params, state, batch, keys))
-        gradients[each] = np.concatenate([np.ravel(leaf) for leaf in found])
+        leaves = jax.tree.leaves(of_engine(jax.grad(loss), params, state, batch, keys))
+        gradients[number_format] = np.concatenate([np.ravel(leaf) for leaf in leaves])
     low, high = ROUNDED
     rounded = relative(gradients["bfloat16"], gradients["float32"])
     numbers.append(
@@ -201,16 +201,16 @@ def attention(of_engine: Callable[..., Any], rng: Any, length: int) -> Number:
         np.einsum("bhts,bthk->bshk", of_scores, q),
         np.einsum("bhts,bthk->bshk", weights, of_output),
     ]
-    found = of_engine(both, *given)
-    worst = max(relative(one, other) for one, other in zip(found, exact, strict=True))
+    computed = of_engine(both, *given)
+    worst = max(relative(result, reference) for result, reference in zip(computed, exact, strict=True))
     return at_most("attention of bfloat16 and its gradients, error", worst, ROUNDED_ATTENTION)
 
 
-def relative(found: Any, exact: Any) -> float:
+def relative(computed: Any, exact: Any) -> float:
     """Returns the norm of the error relative to the norm of ``exact``."""
     import numpy as np
 
-    return float(np.linalg.norm(np.asarray(found, np.float64) - exact) / np.linalg.norm(exact))
+    return float(np.linalg.norm(np.asarray(computed, np.float64) - exact) / np.linalg.norm(exact))
 
 
 def release(smoke: bool) -> Finding:
@@ -227,14 +227,15 @@ def release(smoke: bool) -> Finding:
             return Finding((), last_line(compared.stderr), FAIL)
         rows = [row for row in json.loads(compared.stdout) if row["what"] == "steps" and row["result"][:4] != "only"]
         (mine,) = store.catalogue(Path(folder))
-        theirs = next(one for one in store.catalogue(RELEASE) if one.study.plan_json == mine.study.plan_json)
+        released = next(commit for commit in store.catalogue(RELEASE) if commit.study.plan_json == mine.study.plan_json)
         columns = ["trial", "step", "train_loss", "validation_loss"]
-        here, there = (
-            store.read(place, one.name).measurements[columns] for place, one in ((folder, mine), (RELEASE, theirs))
+        new_rows, released_rows = (
+            store.read(place, commit.name).measurements[columns]
+            for place, commit in ((folder, mine), (RELEASE, released))
         )
-    both = here.merge(there, on=["trial", "step"], suffixes=("", "_released"))
+    both = new_rows.merge(released_rows, on=["trial", "step"], suffixes=("", "_released"))
     first = both[both["step"] == both["step"].min()]
-    apart = max(
+    difference = max(
         float((first[name] / first[f"{name}_released"] - 1).abs().max()) for name in ("train_loss", "validation_loss")
     )
     judged = [row for row in rows if row["result"] in ("same", "agree", "differ")]
@@ -243,7 +244,7 @@ def release(smoke: bool) -> Finding:
         at_most("answers that contradict the release", len(differ), 0, f"of {len(judged)}"),
         at_least("answers that were compared", len(judged), 1),
         Number("trials in both", float(both["trial"].nunique())),
-        at_most("largest relative difference of a loss at the first evaluation", apart, MOST_APART),
+        at_most("largest relative difference of a loss at the first evaluation", difference, MOST_APART),
     ]
     return Finding(numbers, "; ".join(dict.fromkeys(row["why"] for row in differ)))
 
@@ -259,12 +260,12 @@ def lanes(smoke: bool) -> Finding:
 
     key, groups = training.key_of_task("digits_fc", 64, "float32"), len(mesh.devices())
     steps = 4 if smoke else LANE_STEPS
-    many = LANES * groups
-    work = {str(count): training.ours(key, count, Division(), steps) for count in (groups, many)}
+    lane_count = LANES * groups
+    work = {str(count): training.ours(key, count, Division(), steps) for count in (groups, lane_count)}
     rates = in_turn(work, 1 if smoke else ROUNDS, "lanes")
     numbers = [Number(f"lanes: {count}", statistics.median(rates[count]), "trial-steps/s") for count in work]
     goal = None if jax.default_backend() == "cpu" else GOAL_LANES
-    ratio = median_ratio(rates[str(many)], rates[str(groups)])
+    ratio = median_ratio(rates[str(lane_count)], rates[str(groups)])
     way = "sequentially" if programs.default_strategy() == "map" else "concurrently"
     return Finding([*numbers, at_least(f"{LANES} lanes {way} / one at a time", ratio, goal, "×")])
 
@@ -284,12 +285,12 @@ def resume(smoke: bool) -> Finding:
         runs = [python(*sweep_command(folder / name, steps)) for name in ("stopped", "whole")]
         if why := next((last_line(run.stderr) for run in runs if run.returncode), ""):
             return Finding((), why, FAIL)
-        rows, apart, exact = differences(folder / "stopped", folder / "whole")
+        rows, difference, exact = differences(folder / "stopped", folder / "whole")
     numbers = [
         Number("exit code of the stopped sweep", code, "", f"= {STOPPED}", code == STOPPED),
         at_most("seconds from SIGTERM to its end", seconds, STOP_SECONDS, "s"),
         at_most("trials and evaluations in only one of them", rows, 0),
-        at_most("largest relative difference of a loss", apart, 0.0 if exact else TOLERANCE),
+        at_most("largest relative difference of a loss", difference, 0.0 if exact else TOLERANCE),
     ]
     lost = f"exit code {code}, not {STOPPED}: unfinished trials started again" if code != STOPPED else ""
     return Finding(numbers, lost)
@@ -321,7 +322,7 @@ def stopped(words: Sequence[str], store: Path) -> tuple[int, float]:
     return process.wait(), time.perf_counter() - began
 
 
-def differences(one: Path, other: Path) -> tuple[int, float, bool]:
+def differences(first: Path, second: Path) -> tuple[int, float, bool]:
     """Compares two stores of the same study, which should be equal.
 
     Returns:
@@ -330,16 +331,18 @@ def differences(one: Path, other: Path) -> tuple[int, float, bool]:
     """
     from results import store
 
-    here, there = (store.read(folder) for folder in (one, other))
+    first_rows, second_rows = (store.read(folder) for folder in (first, second))
     rows = 0
     for name, columns in (("trials", ["trial", "seed", "status", "steps"]), ("measurements", ["trial", "step"])):
-        joined = getattr(here, name)[columns].merge(getattr(there, name)[columns], how="outer", indicator=True)
+        joined = getattr(first_rows, name)[columns].merge(
+            getattr(second_rows, name)[columns], how="outer", indicator=True
+        )
         rows += int((joined["_merge"] != "both").sum())
-    both = here.measurements.merge(there.measurements, on=["trial", "step"], suffixes=("", "_other"))
-    losses = [name for name in here.measurements.columns if name.endswith("_loss")]
-    apart = max(float((both[name] / both[f"{name}_other"] - 1).abs().max()) for name in losses)
-    backends = {*here.studies["backend"], *there.studies["backend"]}
-    return rows, apart, backends == {"cpu"}
+    both = first_rows.measurements.merge(second_rows.measurements, on=["trial", "step"], suffixes=("", "_other"))
+    losses = [name for name in first_rows.measurements.columns if name.endswith("_loss")]
+    difference = max(float((both[name] / both[f"{name}_other"] - 1).abs().max()) for name in losses)
+    backends = {*first_rows.studies["backend"], *second_rows.studies["backend"]}
+    return rows, difference, backends == {"cpu"}
 
 
 def speed(name: str, precision: str) -> Callable[[bool], Finding]:
@@ -376,12 +379,12 @@ def speed(name: str, precision: str) -> Callable[[bool], Finding]:
         if rates is not None:
             predicted = predictions.seconds(step, rates)
             numbers += [Number("seconds of a step / predicted from tables", 1 / rate / predicted.middle, "×")]
-        most = training.peak()
-        if precision != "bfloat16" or most is None:
+        peak = training.peak()
+        if precision != "bfloat16" or peak is None:
             goal = training.GOALS.get(name) if precision == "bfloat16" else None
             return Finding(numbers, "the peak of this device is unknown" if goal else "")
-        share = operations * rate / most
-        numbers += [Number("peak of the device in bfloat16", most / 1e12, "T/s")]
+        share = operations * rate / peak
+        numbers += [Number("peak of the device in bfloat16", peak / 1e12, "T/s")]
         numbers += [at_least("model FLOPs utilization", share, training.GOALS.get(name), "of 1")]
         return Finding(numbers)
 

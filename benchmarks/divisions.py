@@ -21,14 +21,13 @@ import jax
 import numpy as np
 import optax
 from jax.sharding import NamedSharding, PartitionSpec as P
-from report import open_report
+from report import open_report, study_of
 
 from harness.compiled import hlo
 from harness.step import mesh, programs, rng, training
 from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import programs_key
 from results.costs import collectives
-from sweeps import overrides, planning
 from workloads.workload import DATA
 
 SHARDS = 8
@@ -46,17 +45,17 @@ def gathered(array: Any, spec: P) -> Any:
     return jax.lax.all_gather(array, DATA, axis=len(spec) - 1, tiled=True) if spec else array
 
 
-def step_with_gathers(workload: Any, division: Division, spans: Any, at: Any, carry: Any, batch: Any) -> Any:
+def step_with_gathers(workload: Any, division: Division, spans: Any, step: Any, carry: Any, batch: Any) -> Any:
     """Takes one step in the third way. The arguments are those of ``training.take_step``."""
     specs = jax.tree.map(lambda a: split(a.shape), carry.params)
 
-    def of_shard(arrays: Any, params: Any, state: Any, seed: Any, at: Any, smoothing: Any) -> Any:
+    def of_shard(arrays: Any, params: Any, state: Any, seed: Any, shard_step: Any, smoothing: Any) -> Any:
         examples, weights, positions = arrays
 
         def loss(params: Any) -> Any:
-            whole = jax.tree.map(gathered, params, specs)
-            keys = rng.example_keys(seed, at, positions)
-            value, after = workload.loss(whole, state, examples, weights, keys, smoothing)
+            gathered_params = jax.tree.map(gathered, params, specs)
+            keys = rng.example_keys(seed, shard_step, positions)
+            value, after = workload.loss(gathered_params, state, examples, weights, keys, smoothing)
             return value / np.float32(batch.labels), after
 
         grads, after = jax.grad(loss, has_aux=True)(params)
@@ -67,8 +66,8 @@ def step_with_gathers(workload: Any, division: Division, spans: Any, at: Any, ca
     mapped = jax.shard_map(of_shard, in_specs=in_specs, out_specs=(specs, P()), axis_names={DATA}, check_vma=False)
     arrays = (batch.examples, batch.weights, batch.positions)
     smoothing = spans.metaparameters["label_smoothing"]
-    grads, state = mapped(arrays, carry.params, carry.state, spans.seed, at, smoothing)
-    updates, optimizer = training._rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
+    grads, state = mapped(arrays, carry.params, carry.state, spans.seed, step, smoothing)
+    updates, optimizer = training._rule(workload, spans, step).update(grads, carry.optimizer, carry.params)
     return training.TrainState(optax.apply_updates(carry.params, updates), state, optimizer)
 
 
@@ -83,14 +82,14 @@ def partitioned_batch(batch_of: Any, *arguments: Any) -> Any:
 def compiled(task: str, optimizer: str, way: str) -> tuple[hlo.Compiled, dict[str, int]]:
     """Returns the compiled step of a task, and the sizes of the mesh."""
     line = [f"task={task}", f"optimizer={optimizer}", f"batch_size={BATCH}", "pruning=off"]
-    (plan,) = planning.request(overrides.command_line(line)).studies
+    plan = study_of(*line)
     workload = programs.workload_of(programs_key(plan))
-    on = mesh.mesh(Division(SHARDS))
-    shapes = programs.shapes(workload, on, 1)
+    device_mesh = mesh.mesh(Division(SHARDS))
+    shapes = programs.shapes(workload, device_mesh, 1)
 
     def stored(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         spec = P(TRIAL, *split(array.shape[1:]))
-        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=NamedSharding(on, spec))
+        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=NamedSharding(device_mesh, spec))
 
     carry = jax.tree.map(stored, shapes.carry)
     division = Division(1 if way == "partitioner" else SHARDS)
@@ -102,12 +101,12 @@ def compiled(task: str, optimizer: str, way: str) -> tuple[hlo.Compiled, dict[st
             training.take_step = step_with_gathers
         lane = functools.partial(training.train_lane, workload, BATCH, division, None)
         program = jax.jit(
-            programs.over_lanes(on, "map", lane), donate_argnums=0, out_shardings=programs._shardings(carry)
+            programs.over_lanes(device_mesh, "map", lane), donate_argnums=0, out_shardings=programs._shardings(carry)
         )
-        text = programs.lower(program, on, carry, shapes.spans, shapes.train).compile().as_text()
+        text = programs.lower(program, device_mesh, carry, shapes.spans, shapes.train).compile().as_text()
     finally:
         training.batch_of, training.take_step = batch_of, take_step
-    return hlo.read(text).check(), dict(on.shape)
+    return hlo.read(text).check(), dict(device_mesh.shape)
 
 
 if __name__ == "__main__":

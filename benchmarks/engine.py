@@ -27,7 +27,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import linen as nn  # noqa: E402
-from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds  # noqa: E402
+from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds, study_of  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 from harness.compiled import compile_cache  # noqa: E402
@@ -83,11 +83,6 @@ def native_cnn(channels: Sequence[int], width: int) -> Model:
     return flax_model(lambda: network)
 
 
-def study(*more: str) -> BatchStudy:
-    """Returns the study of a command line."""
-    return planning.request(overrides.command_line([*more, "store=results/local"])).studies[0]
-
-
 def ours(plan: BatchStudy) -> Callable[[], float]:
     """Returns a function that measures steps per second of the engine, after a warm-up."""
     trials = search.draw(plan, range(plan.trials))
@@ -141,15 +136,15 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
         state = optimizer.init(params)
         state.hyperparams["learning_rate"] = jnp.float32(trial.metaparameters["learning_rate"])
         state.hyperparams["momentum"] = jnp.float32(trial.metaparameters["momentum"])
-        for at in range(plan.budget_steps):
-            if at % per_epoch == 0:
+        for step_number in range(plan.budget_steps):
+            if step_number % per_epoch == 0:
                 order = rng.permutation(len(data.labels))
-            rows = order[(at % per_epoch) * plan.batch_size :][: plan.batch_size]
+            rows = order[(step_number % per_epoch) * plan.batch_size :][: plan.batch_size]
             if resident:
                 params, state = step_resident(params, state, data, rows)
             else:
                 params, state = step(params, state, Examples(data.inputs[rows], data.labels[rows]))
-            if at + 1 in evaluations:
+            if step_number + 1 in evaluations:
                 jax.device_get(evaluate(params))
 
     trials = search.draw(plan, range(LOOP_TRIALS))
@@ -165,7 +160,7 @@ def speed(report: BenchmarkReport) -> None:
     """Adds the rates of the three loops for every case. Measurements alternate between the loops."""
     cases, rounds = (SMOKE_CASES, 1) if report.smoke else (CASES, ROUNDS)
     for case in cases:
-        plan = study(*gentle(case))
+        plan = study_of(*gentle(case))
         loops = {"ours": ours(plan), "NumPy": by_hand(plan, resident=False), "resident": by_hand(plan, resident=True)}
         what = f"{case.task}, batch {case.batch_size}"
         rates = in_turn(loops, rounds, what)
@@ -192,7 +187,7 @@ def gentle(case: TimedTask) -> list[str]:
 def training_share(report: BenchmarkReport) -> None:
     """Adds the fraction of a Transformer's time spent on training, at the batch size with the most evaluations."""
     case = SMOKE_CASES[0] if report.smoke else EVALUATED_MOST
-    plan = study(*gentle(case))
+    plan = study_of(*gentle(case))
     record = run_all(plan)
     share = 1 - record.evaluate_seconds / record.run_seconds
     what = f"{case.task}, batch {case.batch_size}: share of time not spent on evaluation"
@@ -207,20 +202,22 @@ def run_all(plan: BatchStudy) -> Record:
 def answers(plan: BatchStudy, record: Record) -> list[tuple[int, int] | None]:
     """Returns the fewest steps to each target, and the trial that needed them."""
     rows = [np.flatnonzero(target.reached(record.metrics[target.metric])) for target in plan.targets]
-    return [min(((int(record.step[i]), int(record.trial[i])) for i in own), default=None) for own in rows]
+    return [
+        min(((int(record.step[i]), int(record.trial[i])) for i in reached_rows), default=None) for reached_rows in rows
+    ]
 
 
 def pruning(report: BenchmarkReport) -> None:
     """Adds the savings from pruning for all studies of the quickstart."""
     words = SMOKE_PRUNED if report.smoke else PRUNED
     line = [*words, "store=results/local"]
-    same, steps = True, np.zeros(2, int)
+    equal, steps = True, np.zeros(2, int)
     plans = (planning.request(overrides.command_line([*line, f"pruning={how}"])).studies for how in ("off", "exact"))
     for pair in tqdm(list(zip(*plans, strict=True)), desc="pruning", disable=None):
         unpruned, pruned = records = [run_all(plan) for plan in pair]
         steps += [record.trial_steps for record in records]
-        same &= answers(pair[0], unpruned) == answers(pair[1], pruned)
-    report.add("answers of pruned studies equal to unpruned", float(same), "1 = all", 1.0)
+        equal &= answers(pair[0], unpruned) == answers(pair[1], pruned)
+    report.add("answers of pruned studies equal to unpruned", float(equal), "1 = all", 1.0)
     report.add("trial-steps, unpruned / exactly pruned", steps[0] / steps[1], "×", 8.0)
 
 

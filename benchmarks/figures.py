@@ -38,8 +38,8 @@ print(json.dumps([peak(), code]))
 def main(report: BenchmarkReport) -> None:
     """Adds all measurements to a report. Writes the store if it does not exist."""
     folder, out = report.options.store or report.folder / "store", report.folder / "figures"
-    share, most = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
-    studies = synthetic_store.studies(share, plausibly=True, most=most)
+    share, limit = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
+    studies = synthetic_store.studies(share, plausibly=True, most=limit)
     list(tqdm(synthetic_store.write(folder, studies), total=len(studies), disable=None))
     began = time.perf_counter()
     done = python("-c", DRAW, folder, out)

@@ -50,10 +50,10 @@ def environment(name: str) -> dict[str, str]:
     """Returns the environment of a check. If the check computes on a device, it is that of a worker with one device."""
     from sweeps.launchers import local
 
-    own = local.slots(1)[0][1] if CHECKS[name].on_device else {}
+    slot = local.slots(1)[0][1] if CHECKS[name].on_device else {}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # Disables traceback filtering, so that the last line of a traceback is the error.
-    return os.environ | own | {"PYTHONPATH": path, "JAX_TRACEBACK_FILTERING": "off"}
+    return os.environ | slot | {"PYTHONPATH": path, "JAX_TRACEBACK_FILTERING": "off"}
 
 
 def measured(name: str, seconds: float, smoke: bool) -> dict[str, Any]:
@@ -120,7 +120,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.check:
         finding = child(options.check, options.smoke)
-        finite = [one._replace(value=one.value if math.isfinite(one.value) else None) for one in finding.numbers]
+        finite = [
+            number._replace(value=number.value if math.isfinite(number.value) else None) for number in finding.numbers
+        ]
         print(json.dumps({"outcome": finding.judged(), "why": finding.why, "numbers": finite}))
         return 0
     from harness.processes import processors
@@ -174,12 +176,14 @@ def about(kind: str, count: int) -> dict[str, Any]:
     )
     if done.returncode:
         raise BadInput(last_line(done.stderr))
-    found = json.loads(done.stdout.splitlines()[-1])
-    if found["backend"] != kind:
-        there = number_of(count, kind.upper())
-        raise BadInput(f"this machine has {there}, and JAX computes on {found['backend']}: {last_line(done.stderr)}")
-    versions = json.loads(found.pop("package_versions"))
-    return {"accelerators": kind, "accelerator_count": count} | found | {"package_versions": versions}
+    device = json.loads(done.stdout.splitlines()[-1])
+    if device["backend"] != kind:
+        accelerators = number_of(count, kind.upper())
+        raise BadInput(
+            f"this machine has {accelerators}, and JAX computes on {device['backend']}: {last_line(done.stderr)}"
+        )
+    versions = json.loads(device.pop("package_versions"))
+    return {"accelerators": kind, "accelerator_count": count} | device | {"package_versions": versions}
 
 
 if __name__ == "__main__":

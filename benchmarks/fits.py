@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from report import BenchmarkReport, open_report, seconds
 
-from analysis.fitting import coverage, curves, fits, regimes, simulation
+from analysis.fitting import curves, fit_coverage, fits, regimes, simulation
 from analysis.fitting.curves import Curve
 from analysis.workload_studies import WorkloadStudies
 from results.plans.study import Target
@@ -29,8 +29,8 @@ DATASETS = 50
 def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
     """Draws a curve with its knee in the middle. Evaluation steps grow by 1.1×, and each trial gives one point."""
     rng = np.random.default_rng(seed)
-    least = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
-    steps = least[:, None] * np.exp(np.abs(rng.normal(0, 0.7, (len(batch_size), TRIALS))))
+    fewest = 200 * (1 + np.sqrt(batch_size[0] * batch_size[-1]) / batch_size)
+    steps = fewest[:, None] * np.exp(np.abs(rng.normal(0, 0.7, (len(batch_size), TRIALS))))
     evaluation = np.floor(np.log(steps) / np.log(1.1))
     trials = pd.DataFrame(
         {
@@ -65,12 +65,14 @@ def main(report: BenchmarkReport) -> None:
         samples = [synthetic_curve(sizes * (2 + i), seed=i) for i in range(count)]
         # Every curve is fitted twice in a row: with a new grid of curves, and with the same grid.
         durations = [[1e3 * seconds(lambda c=c: whole_fit(c)) for _ in range(2)] for c in samples]
-        new, again = map(statistics.median, zip(*durations, strict=True))
+        new, repeated = map(statistics.median, zip(*durations, strict=True))
         report.add(f"fit with everything, {n} new batch sizes: median", new, "ms")
-        report.add(f"fit with everything, {n} batch sizes again: median", again, "ms")
+        report.add(f"fit with everything, {n} batch sizes again: median", repeated, "ms")
         report.add(f"{MILLISECONDS:g} ms / fit, {n} new batch sizes", MILLISECONDS / new, "×", 1)
-    scenarios = [one for one in simulation.scenarios() if one.knee == "middle" and one.shape == "sharp"]
-    duration = seconds(lambda: coverage.run(datasets, 0, lambda line: None, scenarios))
+    scenarios = [
+        scenario for scenario in simulation.scenarios() if scenario.knee == "middle" and scenario.shape == "sharp"
+    ]
+    duration = seconds(lambda: fit_coverage.run(datasets, 0, lambda line: None, scenarios))
     rate = datasets * len(scenarios) / duration
     report.add("simulated and fitted by `analysis coverage`", rate, "1/s")
 

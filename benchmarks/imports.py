@@ -105,13 +105,19 @@ def seconds(kind: str, n: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         logs = Path(folder, "logs")
         logs.mkdir()
-        for again in range(1 + (kind in AGAIN)):
-            own = run_map.parse(write(logs, n) + COMMON, "map")
-            if again and kind == "files":
+        for repetition in range(1 + (kind in AGAIN)):
+            parsed_map = run_map.parse(write(logs, n) + COMMON, "map")
+            if repetition and kind == "files":
                 (logs / "more.csv").write_text(LOG)
             began = time.process_time()
             importer.run(
-                logs, Path(folder, "store"), own, raw=False, dry_run=False, replace=False, report=lambda line: None
+                logs,
+                Path(folder, "store"),
+                parsed_map,
+                raw=False,
+                dry_run=False,
+                replace=False,
+                report=lambda line: None,
             )
         return time.process_time() - began
 
@@ -123,11 +129,13 @@ def main(kinds: list[str]) -> int:
     for kind in kinds:
         n = KINDS[kind][1]
         seconds(kind, 1)  # imports modules
-        least = seconds(kind, 1)
+        baseline = seconds(kind, 1)
         rounds = [[seconds(kind, size) for size in (n, 2 * n, 4 * n)] for _ in range(ROUNDS)]
-        found = [max(min(times) - least, 0.0) for times in zip(*rounds, strict=True)]
-        ratio = found[2] / max(found[0], SHORTEST)
-        print(f"| {kind} | {n:,} | {' | '.join(f'{each:.2f}' for each in found)} | {ratio:.1f} |", flush=True)
+        shortest = [max(min(times) - baseline, 0.0) for times in zip(*rounds, strict=True)]
+        ratio = shortest[2] / max(shortest[0], SHORTEST)
+        print(
+            f"| {kind} | {n:,} | {' | '.join(f'{duration:.2f}' for duration in shortest)} | {ratio:.1f} |", flush=True
+        )
         if ratio > TARGET:
             missed.append(kind)
     if missed:

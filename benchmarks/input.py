@@ -48,7 +48,7 @@ def photograph(index: int) -> bytes:
     return encoded.getvalue()
 
 
-def write(within: Path, images: int) -> Path:
+def write(folder: Path, images: int) -> Path:
     """Writes a training split with TFDS's ImageNet builder, and returns its folder."""
     from tensorflow_datasets.datasets.imagenet2012.imagenet2012_dataset_builder import Builder
 
@@ -60,7 +60,7 @@ def write(within: Path, images: int) -> Path:
     def split_generators(self: Any, dl_manager: Any) -> dict[str, Any]:
         return {"train": rows()}
 
-    builder = array_records.builder(Builder, "imagenet2012", split_generators, within)
+    builder = array_records.builder(Builder, "imagenet2012", split_generators, folder)
     builder.download_and_prepare(file_format="array_record")
     return Path(builder.data_dir)
 
@@ -88,8 +88,8 @@ def main(report: BenchmarkReport) -> None:
     images, steps = (SMOKE_IMAGES, SMOKE_STEPS) if report.smoke else (IMAGES, STEPS)
     with tempfile.TemporaryDirectory() as folder:
         place = write(Path(folder), images)
-        of = streamed_images.SOURCES["imagenet"]._replace(train_examples=images)
-        streamed_images.SOURCES["imagenet"] = of
+        photographs = streamed_images.SOURCES["imagenet"]._replace(train_examples=images)
+        streamed_images.SOURCES["imagenet"] = photographs
         source = streamed_records.source("imagenet", place, "train")
         records = array_records.open_records(str(place), "imagenet2012", "train", None, images)
         report.add("size of a photograph", float(np.mean([len(record) for record in records])) / 1000, "kB")

@@ -10,13 +10,12 @@ import functools
 import statistics
 import time
 
-from report import in_turn, median_ratio, open_report
+from report import in_turn, median_ratio, open_report, study_of
 
 from harness.compiled import compile_cache
 from harness.run import Settings
 from harness.runners import engine
 from harness.trials import search
-from sweeps import overrides, planning
 
 LANES = (1, 4, 16, 64, 256)
 ROUNDS = 3
@@ -29,7 +28,7 @@ def rate(lanes: int, strategy: str, steps: int) -> float:
     """Returns the trial-steps per second of a run with ``lanes`` trials."""
     line = ["optimizer=nesterov", "batch_size=64", f"task.budget.steps={steps}", "pruning=off", "task.targets=[]"]
     gentle = "optimizer.space.learning_rate={scale: LOG, low: 1e-3, high: 1e-2}"
-    (plan,) = planning.request(overrides.command_line([*line, gentle])).studies
+    plan = study_of(*line, gentle)
     trials = search.draw(plan, range(lanes))
     began = time.perf_counter()
     record = engine.run(plan, trials, Settings(lanes=lanes, lane_strategy=strategy))

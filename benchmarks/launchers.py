@@ -9,16 +9,13 @@ that sbatch can reach from this machine, and --also ray requires the ray extra. 
 process that starts JAX.
 """
 
-import os
 import statistics
-import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from report import ROOT, BenchmarkReport, open_report
+from report import BenchmarkReport, Cost, cost, open_report
 from tqdm import tqdm
 
 STUDY = ("task=digits_fc", "trials=1", "task.budget.steps=2", "checkpoint_seconds=null")
@@ -44,54 +41,43 @@ OTHERS = {
 }
 
 
-class Cost(NamedTuple):
-    """Wall-clock seconds of a command, and CPU seconds including those of its children."""
-
-    clock: float
-    processor: float
-
-
 def run(words: tuple[str, ...], studies: int, folder: Path) -> Cost:
     """Runs a sweep with the given number of studies, and returns the cost of the command."""
     axis = "seed=" + ",".join(map(str, range(1, studies + 1)))
     command = [sys.executable, "-m", "sweeps", *STUDY, *words, axis, f"store={folder / uuid.uuid4().hex}", "-m"]
-    before, began = os.times(), time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
-    clock, after = time.perf_counter() - began, os.times()
-    used = after.children_user - before.children_user + after.children_system - before.children_system
-    return Cost(clock, used)
+    return cost(command)[0]
 
 
 def measure(report: BenchmarkReport, launcher: Launcher, rounds: int) -> None:
     """Adds the cost per study of a launcher."""
-    few, many = (1, 2) if report.smoke else (launcher.few, launcher.many)
+    few, long_sweep = (1, 2) if report.smoke else (launcher.few, launcher.many)
     costs: dict[tuple[bool, int], list[Cost]] = {}
     run(launcher.words, few, report.folder)  # compiles
     for _ in tqdm(range(rounds), desc=launcher.name, disable=None):
         for dry in (False, True):
-            for studies in (few, many):
+            for studies in (few, long_sweep):
                 words = (*launcher.words, "--dry-run") if dry else launcher.words
                 costs.setdefault((dry, studies), []).append(run(words, studies, report.folder))
 
     def of_one(dry: bool, field: str) -> float:
-        long, short = ([getattr(each, field) for each in costs[dry, studies]] for studies in (many, few))
-        return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (many - few)
+        long, short = ([getattr(run_cost, field) for run_cost in costs[dry, studies]] for studies in (long_sweep, few))
+        return statistics.median(a - b for a, b in zip(long, short, strict=True)) / (long_sweep - few)
 
-    whole, composing = of_one(False, "clock"), of_one(True, "clock")
-    report.add(f"{launcher.name}: per study, including composition", whole, "s")
+    total, composing = of_one(False, "wall"), of_one(True, "wall")
+    report.add(f"{launcher.name}: per study, including composition", total, "s")
     report.add(f"{launcher.name}: composing it", composing, "s")
     target = 1.0 if launcher is LOCAL else None
-    cost = max(whole - composing, 1e-9)
-    report.add(f"{launcher.name}: per study, without composition", cost, "s")
+    seconds = max(total - composing, 1e-9)
+    report.add(f"{launcher.name}: per study, without composition", seconds, "s")
     if target is not None:
-        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / cost, "×", target)
-        processor = of_one(False, "processor") - of_one(True, "processor")
+        report.add(f"{launcher.name}: {MOST_SECONDS:g} s / the latter", MOST_SECONDS / seconds, "×", target)
+        processor = of_one(False, "cpu") - of_one(True, "cpu")
         report.add(f"{launcher.name}: the latter in CPU seconds", processor, "s")
 
 
 if __name__ == "__main__":
-    further = {"action": "append", "choices": sorted(OTHERS), "default": [], "help": "another launcher, too"}
-    with open_report(__doc__, {"--also": further}) as report:
+    choices = {"action": "append", "choices": sorted(OTHERS), "default": [], "help": "another launcher, too"}
+    with open_report(__doc__, {"--also": choices}) as report:
         rounds = 1 if report.smoke else ROUNDS
         for launcher in (LOCAL, *(OTHERS[name] for name in report.options.also)):
             measure(report, launcher, rounds)

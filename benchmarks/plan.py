@@ -17,17 +17,14 @@ import json
 import math
 import os
 import random
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from report import BenchmarkReport, open_report
+from report import BenchmarkReport, Cost, cost, open_report
 
 from harness.costs import network_costs, probe
 from harness.run import Settings
@@ -63,50 +60,44 @@ def predicted(words: Sequence[str], folder: str) -> Seconds:
     request = planning.request(overrides.command_line([*words, *COMMON, f"store={folder}"]))
     missing = {study.name: store.progress(request.store, study).to_run for study in request.studies}
     total = NOTHING
-    for cost in estimates.of_request(request, missing):
-        assert cost.device_seconds is not None
-        total = total.plus(cost.device_seconds)
+    for estimate in estimates.of_request(request, missing):
+        assert estimate.device_seconds is not None
+        total = total.plus(estimate.device_seconds)
     return total
 
 
-def measured(words: Sequence[str], folder: str) -> tuple[float, float]:
+def measured(words: Sequence[str], folder: str) -> Cost:
     """Runs a sweep with one worker and an empty compilation cache. Returns its CPU and wall-clock seconds."""
-    began = time.perf_counter()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as compiled:
         environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": compiled, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, "-m", "sweeps", *words, *COMMON, f"store={folder}", "launcher.workers=1"]
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.perf_counter() - began
+        return cost(command, env=environment)[0]
 
 
 def products(smoke: bool) -> dict[str, float]:
     """Returns the ratios of measured to predicted seconds for matmuls of sizes that the probe does not measure."""
-    most = 2e6 if smoke else 2e8
-    sizes = [size for size in probe.PRODUCTS if math.prod(size) < most]
-    others = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * most]
+    largest = 2e6 if smoke else 2e8
+    sizes = [size for size in probe.PRODUCTS if math.prod(size) < largest]
+    further_sizes = [size for size in OTHER_PRODUCTS if size not in probe.PRODUCTS and math.prod(size) < 2 * largest]
     per_flop, per_byte, start = probe.fitted(probe.products(sizes, "float32", 1e9), 4)
-    repeats = [probe.products(others, "float32", 1e9) for _ in range(3)]
+    repeats = [probe.products(further_sizes, "float32", 1e9) for _ in range(3)]
     ratios = {}
-    for same in zip(*repeats, strict=True):
-        one = same[0]
-        predicted = one.flops * per_flop + one.numbers * 4 * per_byte + start
-        ratios[f"{one.m} × {one.k} × {one.n}"] = statistics.median(each.seconds / predicted for each in same)
+    for measurements in zip(*repeats, strict=True):
+        first = measurements[0]
+        predicted = first.flops * per_flop + first.numbers * 4 * per_byte + start
+        ratios[f"{first.m} × {first.k} × {first.n}"] = statistics.median(
+            measurement.seconds / predicted for measurement in measurements
+        )
     return ratios
 
 
 def planned(words: Sequence[str], folder: str) -> tuple[float, list[dict[str, Any]]]:
     """Plans a sweep without cached counts. Returns the CPU seconds and the rows of the plan."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | {"SCALING_LIMITS_CACHE": cache}
         command = [sys.executable, "-m", "sweeps.plan", *words, "-m", "--json", f"store={folder}"]
-        done = subprocess.run(command, env=environment, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    if done.returncode not in (exit_codes.DONE, exit_codes.FAILED):  # a study may not fit into this machine's memory
-        raise RuntimeError(f"planning ended with exit code {done.returncode}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, json.loads(done.stdout)
+        codes = (exit_codes.DONE, exit_codes.FAILED)  # a study may not fit into this machine's memory
+        taken, rows = cost(command, codes, env=os.environ | {"SCALING_LIMITS_CACHE": cache})
+    return taken.cpu, json.loads(rows)
 
 
 def planning_time(report: BenchmarkReport, folder: str) -> None:
@@ -129,7 +120,7 @@ def planning_time(report: BenchmarkReport, folder: str) -> None:
             counts = network_costs.counts(study, request.sources.get(study.name), Settings())
             alone = (counts.step.flops, counts.step.bytes, counts.held_bytes)
             together = (row[column] for column in ("flops_per_step", "bytes_per_step", "memory_bytes"))
-            worst = max(worst, *(abs(one / two - 1) for one, two in zip(together, alone, strict=True)))
+            worst = max(worst, *(abs(joint / two - 1) for joint, two in zip(together, alone, strict=True)))
         report.add(f"{name}: largest error of counts", 100 * worst, "% (at most 0.5)")
         report.add(f"{name}: 1.5 % − error", 1.5 - 100 * worst, "%", 1.0)
 
@@ -146,17 +137,17 @@ def main() -> None:
             report.add(f"matmul of {name}, measured / predicted", ratio, "×")
             report.add(f"matmul of {name}, 1.5 / error factor", 1.5 / max(ratio, 1 / ratio), "×", 1.0)
         os.environ["SCALING_LIMITS_CACHE"] = str(Path(folder) / "cache")  # without a probe
-        own = str(Path(folder) / "store")
+        store_path = str(Path(folder) / "store")
         steps = dict.fromkeys(OTHERS, 4) if report.smoke else STEPS
         first = (*SCALED_BY[:-1], "task.budget.steps=8") if report.smoke else SCALED_BY
-        others = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
+        tasks = {name: (*words, f"task.budget.steps={steps[name]}") for name, words in OTHERS.items()}
         start, _ = measured(START, str(Path(folder) / "start"))  # start-up time, which is not predicted
-        before = {name: predicted(words, own) for name, words in others.items()}
-        processor, clock = measured(first, own)
+        before = {name: predicted(words, store_path) for name, words in tasks.items()}
+        processor, clock = measured(first, store_path)
         report.add("CPU time / wall-clock time of the first sweep", processor / clock, "")
-        after = {name: predicted(words, own) for name, words in others.items()}
-        for name, words in others.items():
-            seconds = max(0.1, measured(words, own)[0] - start)
+        after = {name: predicted(words, store_path) for name, words in tasks.items()}
+        for name, words in tasks.items():
+            seconds = max(0.1, measured(words, store_path)[0] - start)
             wide, narrow = before[name], after[name].times(min(1.0, processor / clock))
             report.add(f"{name}: measured CPU seconds", seconds, "s")
             report.add(f"{name}: predicted before, lower end", wide.low, "s")

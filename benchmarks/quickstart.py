@@ -8,24 +8,14 @@ packages installed for this Python.
 """
 
 import os
-import resource
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import NamedTuple
 
-from report import ROOT, BenchmarkReport, open_report
+from report import ROOT, BenchmarkReport, Cost, cost, open_report
 
 LESS = 2.0  # target for the CPU time of the other checkout relative to this one
-
-
-class Cost(NamedTuple):
-    """Seconds of one or several commands."""
-
-    cpu: float
-    wall: float
 
 
 def commands(checkout: Path, folder: Path) -> list[list[str]]:
@@ -43,41 +33,31 @@ def commands(checkout: Path, folder: Path) -> list[list[str]]:
     ]
 
 
-def cost(words: list[str], checkout: Path, folder: Path) -> Cost:
-    """Returns the seconds of a command. Exits if it fails."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    environment = os.environ | {"SCALING_LIMITS_CACHE": str(folder / "cache"), "PYTHONPATH": str(checkout)}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=checkout, env=environment)
-    after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    if done.returncode:
-        sys.exit(done.stderr)
-    return Cost(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ended - began)
-
-
 def measure(report: BenchmarkReport, checkout: Path, folder: Path, label: str) -> Cost:
     """Adds the costs of all commands of a checkout to the report, and returns their sum."""
     costs = []
+    environment = os.environ | {"SCALING_LIMITS_CACHE": str(folder / "cache"), "PYTHONPATH": str(checkout)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     for words in commands(checkout, folder):
         if report.smoke:
             words = [*words[:2], "sweeps.plan", *words[3:]] if words[2] == "sweeps" else [*words[:3], "--help"]
-        costs.append(cost(words, checkout, folder))
+        costs.append(cost(words, cwd=checkout, env=environment)[0])
         name = " ".join(words[2:4])
         report.add(f"{label}{name}: CPU", costs[-1].cpu, "s")
         report.add(f"{label}{name}: wall", costs[-1].wall, "s")
-    whole = Cost(*map(sum, zip(*costs, strict=True)))
-    report.add(f"{label}all: CPU", whole.cpu, "s")
-    report.add(f"{label}all: wall", whole.wall, "s")
-    return whole
+    total = Cost(*map(sum, zip(*costs, strict=True)))
+    report.add(f"{label}all: CPU", total.cpu, "s")
+    report.add(f"{label}all: wall", total.wall, "s")
+    return total
 
 
 def main(report: BenchmarkReport) -> None:
     """Adds all figures for the quickstart to a report."""
     against: Path | None = report.options.against
     before = measure(report, against.resolve(), report.folder / "before", "before: ") if against else None
-    whole = measure(report, ROOT, report.folder / "here", "")
+    total = measure(report, ROOT, report.folder / "here", "")
     if before is not None:
-        report.add("CPU of the other checkout / CPU of this one", before.cpu / whole.cpu, "×", LESS)
+        report.add("CPU of the other checkout / CPU of this one", before.cpu / total.cpu, "×", LESS)
 
 
 if __name__ == "__main__":

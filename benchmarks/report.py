@@ -6,14 +6,15 @@ With --smoke, a benchmark uses tiny inputs, just to check that it runs, and igno
 import argparse
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -86,6 +87,35 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
     return clock() - began
 
 
+class Cost(NamedTuple):
+    """Seconds of a command: CPU time including that of its child processes, and wall-clock time."""
+
+    cpu: float
+    wall: float
+
+
+def cost(
+    command: Sequence[object], codes: Collection[int] = (0,), cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> tuple[Cost, str]:
+    """Runs a command. Returns its cost and output. Exits with its error output unless it ends with one of ``codes``."""
+    before, began = os.times(), time.perf_counter()
+    words = list(map(str, command))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd, env=env)
+    wall, after = time.perf_counter() - began, os.times()
+    if done.returncode not in codes:
+        sys.exit(done.stderr)
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return Cost(used, wall), done.stdout
+
+
+def study_of(*words: str) -> Any:
+    """Returns the only study of a sweep's command line."""
+    from sweeps import overrides, planning  # these import the configuration
+
+    (study,) = planning.request(overrides.command_line(list(words))).studies
+    return study
+
+
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> dict[str, list[Any]]:
     """Alternates between all pieces of work, round by round. Returns the results of each piece."""
     results: dict[str, list[Any]] = {name: [] for name in work}
@@ -95,9 +125,9 @@ def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int, label: str) -> d
     return results
 
 
-def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
     """Returns the median of the ratios of values from the same round."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -65,7 +65,7 @@ def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form
     """
     from scipy.optimize import least_squares  # slow to import
 
-    terms, published = arrays(steps), np.log2([one.seconds for one in steps])
+    terms, published = arrays(steps), np.log2([step.seconds for step in steps])
     series = _series(steps)
 
     def residuals(logs: np.ndarray) -> np.ndarray:
@@ -75,10 +75,18 @@ def fit(steps: Sequence[PublishedStep], start: Sequence[float] = START, by: Form
     return np.asarray(np.exp(least_squares(residuals, np.log(start), loss="soft_l1", bounds=(-12.0, 5.0)).x))
 
 
-def series_of(one: PublishedStep) -> tuple[object, ...]:
+def series_of(published: PublishedStep) -> tuple[object, ...]:
     """Returns the name of a series of steps that differ only in the number of chips."""
-    step = one.step
-    return one.source, one.model, one.chip, step.precision, step.kept, step.length, step.batch_size / one.chips
+    step = published.step
+    return (
+        published.source,
+        published.model,
+        published.chip,
+        step.precision,
+        step.kept,
+        step.length,
+        step.batch_size / published.chips,
+    )
 
 
 def predicted(steps: Sequence[PublishedStep]) -> np.ndarray:
@@ -87,17 +95,17 @@ def predicted(steps: Sequence[PublishedStep]) -> np.ndarray:
 
 
 def _series(steps: Sequence[PublishedStep]) -> list[np.ndarray]:
-    names = [(one.model, one.chip, one.step.precision) for one in steps]
-    return [np.array(own) for own in grouped(range(len(steps)), lambda i: names[i]).values()]
+    names = [(step.model, step.chip, step.step.precision) for step in steps]
+    return [np.array(rows) for rows in grouped(range(len(steps)), lambda i: names[i]).values()]
 
 
 def _whitened(errors: np.ndarray, series: Sequence[np.ndarray]) -> np.ndarray:
     """Transforms the errors so that they are uncorrelated and have a standard deviation of one."""
     result = []
-    for own in series:
-        mean = errors[own].mean()
-        result.append((errors[own] - mean) / OWN)
-        result.append([mean * math.sqrt(len(own)) / math.hypot(OWN, SHARED * math.sqrt(len(own)))])
+    for rows in series:
+        mean = errors[rows].mean()
+        result.append((errors[rows] - mean) / OWN)
+        result.append([mean * math.sqrt(len(rows)) / math.hypot(OWN, SHARED * math.sqrt(len(rows)))])
     return np.concatenate(result)
 
 
@@ -106,35 +114,35 @@ def fit_gpus(steps: Sequence[PublishedStep], attention: float) -> float:
     terms, series = arrays(steps), _series(steps)
     reached = 1.0
     for _ in range(ROUNDS):
-        whole = step_model.parts(terms, Constants(1.0, attention, 0.0, 0.0, reached)).step
-        ratios = np.log2(whole / np.array([one.seconds for one in steps]))
-        reached *= float(2 ** np.mean([ratios[own].mean() for own in series]))
+        seconds = step_model.parts(terms, Constants(1.0, attention, 0.0, 0.0, reached)).step
+        ratios = np.log2(seconds / np.array([step.seconds for step in steps]))
+        reached *= float(2 ** np.mean([ratios[rows].mean() for rows in series]))
     return reached
 
 
 def errors(steps: Sequence[PublishedStep], constants: Constants) -> np.ndarray:
     """Returns log₂ of the ratio of predicted to published seconds."""
     seconds = step_model.parts(arrays(steps), constants).step
-    return np.asarray(np.log2(seconds / np.array([one.seconds for one in steps])))
+    return np.asarray(np.log2(seconds / np.array([step.seconds for step in steps])))
 
 
 def left_out(
     steps: Sequence[PublishedStep],
-    by: Callable[[PublishedStep], str],
+    group_of: Callable[[PublishedStep], str],
     fitted: Fitting,
 ) -> np.ndarray:
     """Returns the error of each step if it is predicted from a fit without the steps of its group.
 
     Args:
       steps: all steps.
-      by: function that returns the group of a step.
+      group_of: function that returns the group of a step.
       fitted: function that fits some steps, and returns a function that predicts the seconds of other steps.
     """
     result = np.full(len(steps), np.nan)
-    for own in grouped(range(len(steps)), lambda i: by(steps[i])).values():
-        outside = [steps[i] for i in range(len(steps)) if i not in set(own)]
-        inside = [steps[i] for i in own]
-        result[own] = np.log2(fitted(outside)(inside) / np.array([one.seconds for one in inside]))
+    for rows in grouped(range(len(steps)), lambda i: group_of(steps[i])).values():
+        outside = [steps[i] for i in range(len(steps)) if i not in set(rows)]
+        inside = [steps[i] for i in rows]
+        result[rows] = np.log2(fitted(outside)(inside) / np.array([step.seconds for step in inside]))
     return result
 
 
@@ -144,8 +152,8 @@ def by_form(
     """Returns a function for ``left_out`` that fits a form to the steps selected by ``trained``."""
 
     def fitted(outside: list[PublishedStep]) -> Predictor:
-        found = fit([one for one in outside if trained is None or trained(one)], start, by)
-        return lambda inside: by(found, arrays(inside))
+        fitted_constants = fit([step for step in outside if trained is None or trained(step)], start, by)
+        return lambda inside: by(fitted_constants, arrays(inside))
 
     return fitted
 
@@ -154,8 +162,8 @@ def of_gpus(attention: float) -> Fitting:
     """Returns a function for ``left_out`` that fits the GPU constant."""
 
     def fitted(outside: list[PublishedStep]) -> Predictor:
-        found = Constants(1.0, attention, 0.0, 0.0, fit_gpus(outside, attention))
-        return lambda inside: np.asarray(step_model.parts(arrays(inside), found).step)
+        fitted_constants = Constants(1.0, attention, 0.0, 0.0, fit_gpus(outside, attention))
+        return lambda inside: np.asarray(step_model.parts(arrays(inside), fitted_constants).step)
 
     return fitted
 
@@ -163,10 +171,10 @@ def of_gpus(attention: float) -> Fitting:
 def ideal_seconds(steps: Sequence[PublishedStep]) -> np.ndarray:
     """Returns the seconds that the model FLOPs take at peak: three passes with causal attention, no recomputation."""
     result = []
-    for one in steps:
-        tokens = one.step.length * one.step.batch_size
-        rate = peak(one.step.row, one.step.precision) * one.chips * CORES.get(one.chip, 1)
-        result.append(tokens * flops(one.step.decoder, one.step.length, causal=True) / rate)
+    for step in steps:
+        tokens = step.step.length * step.step.batch_size
+        rate = peak(step.step.row, step.step.precision) * step.chips * CORES.get(step.chip, 1)
+        result.append(tokens * flops(step.step.decoder, step.step.length, causal=True) / rate)
     return np.array(result)
 
 
@@ -177,16 +185,16 @@ def half_of_peak(_: list[PublishedStep]) -> Predictor:
 
 def one_efficiency(outside: list[PublishedStep]) -> Predictor:
     """Returns the predictor that scales the seconds at peak by a single factor: the median over other steps."""
-    scale = float(np.median(np.array([one.seconds for one in outside]) / ideal_seconds(outside)))
+    scale = float(np.median(np.array([step.seconds for step in outside]) / ideal_seconds(outside)))
     return lambda inside: scale * ideal_seconds(inside)
 
 
-def anchored(steps: Sequence[PublishedStep], found: np.ndarray) -> np.ndarray:
+def anchored(steps: Sequence[PublishedStep], errors_of_steps: np.ndarray) -> np.ndarray:
     """Returns the errors of all steps, with each other step of the same generation used as the anchor."""
     pairs = [
-        (i, j) for i, one in enumerate(steps) for j, other in enumerate(steps) if i != j and one.chip == other.chip
+        (i, j) for i, step in enumerate(steps) for j, anchor in enumerate(steps) if i != j and step.chip == anchor.chip
     ]
-    return np.array([found[i] - found[j] for i, j in pairs])
+    return np.array([errors_of_steps[i] - errors_of_steps[j] for i, j in pairs])
 
 
 class Ratios(NamedTuple):
@@ -196,22 +204,22 @@ class Ratios(NamedTuple):
     no_change: np.ndarray
 
 
-def ratios(steps: Sequence[PublishedStep], found: np.ndarray, *, every: bool = False) -> Ratios:
+def ratios(steps: Sequence[PublishedStep], errors_of_steps: np.ndarray, *, every: bool = False) -> Ratios:
     """Returns errors of the change in seconds between two chip counts of a series with constant work per chip.
 
     Args:
       steps: all steps.
-      found: errors of the steps.
+      errors_of_steps: errors of the steps.
       every: whether to use all pairs in a series, instead of only neighbouring chip counts.
     """
     predicted, unchanged = [], []
-    for own in grouped(range(len(steps)), lambda i: series_of(steps[i])).values():
-        for i in own:
-            larger = [j for j in own if steps[j].chips > steps[i].chips]
+    for rows in grouped(range(len(steps)), lambda i: series_of(steps[i])).values():
+        for i in rows:
+            larger = [j for j in rows if steps[j].chips > steps[i].chips]
             following = min((steps[j].chips for j in larger), default=0)
             for j in larger:
                 if every or steps[j].chips == following:
-                    predicted.append(found[j] - found[i])
+                    predicted.append(errors_of_steps[j] - errors_of_steps[i])
                     unchanged.append(math.log2(steps[j].seconds / steps[i].seconds))
     return Ratios(np.array(predicted), np.array(unchanged))
 
@@ -227,15 +235,15 @@ class Summary(NamedTuple):
         return f"{self.median:.3f} / {self.p90:.3f}"
 
 
-def summary(found: np.ndarray) -> Summary:
+def summary(values: np.ndarray) -> Summary:
     """Summarizes errors."""
-    sizes = np.abs(found)
+    sizes = np.abs(values)
     return Summary(float(np.median(sizes)), float(np.quantile(sizes, 0.9)), len(sizes))
 
 
 def constants(steps: Sequence[PublishedStep], trained: Callable[[PublishedStep], bool]) -> Constants:
     """Returns the constants fitted to all steps on GPUs and to the steps on TPUs selected by ``trained``."""
-    found = fit([one for one in steps if trained(one)])
-    own = fit_gpus([one for one in steps if one.subset == GPU], float(found[1]))
-    products, attention, activations, slices = map(float, found)
-    return Constants(products, attention, activations, slices, own)
+    on_tpus = fit([step for step in steps if trained(step)])
+    on_gpus = fit_gpus([step for step in steps if step.subset == GPU], float(on_tpus[1]))
+    products, attention, activations, slices = map(float, on_tpus)
+    return Constants(products, attention, activations, slices, on_gpus)

@@ -30,8 +30,8 @@ def combined(power: float, weights: float, *, joined: bool = False) -> Form:
 
     def seconds(c: np.ndarray, t: Terms) -> np.ndarray:
         memory = c[2] * t.activations + (weights or c[2]) * t.weights
-        others = (memory + t.links) ** power if joined else memory**power + t.links**power
-        return np.asarray((matmuls(c, t) ** power + others) ** (1 / power) * (1 + c[3] * t.doublings))
+        transfers = (memory + t.links) ** power if joined else memory**power + t.links**power
+        return np.asarray((matmuls(c, t) ** power + transfers) ** (1 / power) * (1 + c[3] * t.doublings))
 
     return seconds
 
@@ -84,9 +84,9 @@ FORMS: dict[str, tuple[Form, tuple[float, ...]]] = {
 }
 
 
-def row(name: str, found: dict[str, object]) -> str:
+def row(name: str, cells: dict[str, object]) -> str:
     """Formats a row of a table in Markdown."""
-    return f"| {name} | " + " | ".join(map(str, found.values())) + " |"
+    return f"| {name} | " + " | ".join(map(str, cells.values())) + " |"
 
 
 def of_predictor(predictor: Fitting, steps: list[PublishedStep]) -> dict[str, object]:
@@ -103,12 +103,12 @@ def of_predictor(predictor: Fitting, steps: list[PublishedStep]) -> dict[str, ob
 
 def main() -> None:
     """Prints the constants, and the errors of all forms and baselines."""
-    steps = [one for one in load()[0] if not one.validation]
-    dense = [one for one in steps if one.subset == DENSE]
-    gpus = [one for one in steps if one.subset == GPU]
-    on_tpus = [one for one in steps if one.subset in (DENSE, MIXTURE)]
-    found = step_errors.constants(steps, lambda one: one.subset == DENSE)
-    print(f"constants: {found}\n")
+    steps = [step for step in load()[0] if not step.validation]
+    dense = [step for step in steps if step.subset == DENSE]
+    gpus = [step for step in steps if step.subset == GPU]
+    on_tpus = [step for step in steps if step.subset in (DENSE, MIXTURE)]
+    fitted_constants = step_errors.constants(steps, lambda step: step.subset == DENSE)
+    print(f"constants: {fitted_constants}\n")
     print("| dense steps on TPUs | generation left out | family left out | one anchor | chip counts |")
     for name, (form, start) in FORMS.items():
         print(row(name, of_predictor(step_errors.by_form(form, start), dense)))
@@ -116,10 +116,10 @@ def main() -> None:
     for name, predictor in baselines.items():
         print(row(name, of_predictor(predictor, dense)))
     print("\n| other sets | generation left out | family left out | one anchor | chip counts |")
-    print(row("GPUs", of_predictor(step_errors.of_gpus(found.attention), gpus)))
+    print(row("GPUs", of_predictor(step_errors.of_gpus(fitted_constants.attention), gpus)))
     for name, predictor in baselines.items():
         print(row(f"GPUs, {name}", of_predictor(predictor, gpus)))
-    trained = step_errors.by_form(trained=lambda one: one.subset == DENSE)
+    trained = step_errors.by_form(trained=lambda step: step.subset == DENSE)
     print(row("dense and mixtures on TPUs", of_predictor(trained, on_tpus)))
     for name, predictor in baselines.items():
         print(row(f"dense and mixtures, {name}", of_predictor(predictor, on_tpus)))

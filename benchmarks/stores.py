@@ -101,15 +101,15 @@ class TimedAnswers(NamedTuple):
 def main(report: BenchmarkReport) -> None:
     """Adds all figures for stores to a report. Writes the synthetic store if it does not exist."""
     folder = report.options.store or report.folder / "store"
-    share, most = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
-    write(report, folder, synthetic_store.studies(share, most=most))
-    whole = share >= 1
+    share, limit = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
+    write(report, folder, synthetic_store.studies(share, most=limit))
+    complete = share >= 1
     rows = sum(commit.files["measurements"].rows for commit in store.catalogue(folder))
     report.add("rows of measurements", rows / 1e6, "million")
-    answers(report, folder, rows, whole)
+    answers(report, folder, rows, complete)
     with tempfile.TemporaryDirectory(dir=folder.parent) as spare:
         commits(report, Path(spare))
-    verify(report, folder, rows, whole)
+    verify(report, folder, rows, complete)
 
 
 def write(report: BenchmarkReport, folder: Path, studies: Sequence[synthetic_store.SyntheticStudy]) -> None:
@@ -119,28 +119,28 @@ def write(report: BenchmarkReport, folder: Path, studies: Sequence[synthetic_sto
         report.add("seconds to write the store", time.perf_counter() - began, "s")
 
 
-def answers(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
+def answers(report: BenchmarkReport, folder: Path, rows: int, complete: bool) -> None:
     """Adds the time that each method needs to find the first step at a target for every workload and batch size."""
-    every = -(-rows * PANDAS_BYTES_A_ROW // _free_memory())
-    work = {way: lambda way=way: _run(way, folder, every) for way in WAYS}
+    stride = -(-rows * PANDAS_BYTES_A_ROW // _free_memory())
+    work = {way: lambda way=way: _run(way, folder, stride) for way in WAYS}
     runs = in_turn(work, 1 if report.smoke else PAIRS, "answers")
-    durations = {way: [run.seconds for run in own] for way, own in runs.items()}
-    medians = {way: statistics.median(own) for way, own in durations.items()}
-    peaks = {way: max(run.megabytes for run in own) for way, own in runs.items()}
+    durations = {way: [run.seconds for run in results] for way, results in runs.items()}
+    medians = {way: statistics.median(way_seconds) for way, way_seconds in durations.items()}
+    peaks = {way: max(run.megabytes for run in results) for way, results in runs.items()}
     ratios = {way: median_ratio(durations["pandas"], durations[way]) for way in ("scan", "envelopes")}
-    extrapolated = f" (every {every}th study, times {every})" if every > 1 else ""
+    extrapolated = f" (every {stride}th study, times {stride})" if stride > 1 else ""
     what = "first step at target"
     report.add(f"{what}, pandas{extrapolated}", medians["pandas"], "s")
     report.add(f"{what}, pandas: peak memory", peaks["pandas"], "MB")
     report.add(f"{what}, scan", medians["scan"], "s")
-    report.add(f"{what}: {SCAN_SECONDS:g} s / scan", SCAN_SECONDS / medians["scan"], "×", _if(whole, 1))
+    report.add(f"{what}: {SCAN_SECONDS:g} s / scan", SCAN_SECONDS / medians["scan"], "×", _if(complete, 1))
     report.add(f"{what}, scan: peak memory", peaks["scan"], "MB")
-    report.add(f"{what}: {SCAN_MB} MB / scan", SCAN_MB / peaks["scan"], "×", _if(whole, 1))
-    report.add(f"{what}: pandas / scan", ratios["scan"], "×", _if(whole, FASTER))
+    report.add(f"{what}: {SCAN_MB} MB / scan", SCAN_MB / peaks["scan"], "×", _if(complete, 1))
+    report.add(f"{what}: pandas / scan", ratios["scan"], "×", _if(complete, FASTER))
     for way in ("envelopes", "envelopes, rule released"):
         report.add(f"{what}, {way}", 1e3 * medians[way], "ms")
     report.add(f"{what}: {ENVELOPE_MS:g} ms / envelopes", ENVELOPE_MS / 1e3 / medians["envelopes"], "×", 1)
-    report.add(f"{what}: pandas / envelopes", ratios["envelopes"], "×", _if(whole, FASTER))
+    report.add(f"{what}: pandas / envelopes", ratios["envelopes"], "×", _if(complete, FASTER))
     sizes = [commit.files["envelope"].bytes / 1e3 for commit in store.catalogue(folder)]
     report.add("size of an envelope, median", statistics.median(sizes), "kB")
     report.add("size of an envelope, largest", max(sizes), "kB")
@@ -156,7 +156,7 @@ def commits(report: BenchmarkReport, folder: Path) -> None:
         costs["fsync"].append(seconds(lambda i=i: _write_and_flush(folder / f"flushed-{i}")))
         costs["create"].append(seconds(lambda i=i: durable.create(folder / f"created-{i}", b"x" * 4096)))
         costs["commit"].append(seconds(lambda s=study, c=content: synthetic_store.save(folder, s, c)))
-    medians = {what: statistics.median(own) for what, own in costs.items()}
+    medians = {what: statistics.median(way_seconds) for what, way_seconds in costs.items()}
     report.add("write and fsync of a small file", 1e3 * medians["fsync"], "ms")
     for what, name in (
         ("create", "creating a small file"),
@@ -166,7 +166,7 @@ def commits(report: BenchmarkReport, folder: Path) -> None:
         report.add(f"{name} / fsync", median_ratio(costs[what], costs["fsync"]), "×")
 
 
-def verify(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> None:
+def verify(report: BenchmarkReport, folder: Path, rows: int, complete: bool) -> None:
     """Adds the number of measurements that one core verifies per second. Additional cores would contend for the GIL.
 
     Only the fastest of five runs counts, because other load on the machine can only slow a run down.
@@ -182,24 +182,24 @@ def verify(report: BenchmarkReport, folder: Path, rows: int, whole: bool) -> Non
     )
     runs = 1 if report.smoke else VERIFIED
     durations = [float(python("-c", program, folder).stdout.splitlines()[-1]) for _ in range(runs)]
-    least, median = min(durations), statistics.median(durations)
+    shortest, median = min(durations), statistics.median(durations)
     what = "verify, on one core"
-    report.add(f"{what}, fastest of five", rows / 1e6 / least, "M rows/s", _if(whole, VERIFY_ROWS_PER_S / 1e6))
+    report.add(f"{what}, fastest of five", rows / 1e6 / shortest, "M rows/s", _if(complete, VERIFY_ROWS_PER_S / 1e6))
     report.add(f"{what}, median of five", rows / 1e6 / median, "M rows/s")
-    report.add(f"{what}, fastest of five", size / 1e9 / least, "GB/s")
+    report.add(f"{what}, fastest of five", size / 1e9 / shortest, "GB/s")
 
 
-def _run(way: str, folder: Path, every: int) -> TimedAnswers:
+def _run(way: str, folder: Path, stride: int) -> TimedAnswers:
     program = PEAK + PROGRAM.format(imports=WAYS[way][0], work=WAYS[way][1])
-    done = python("-c", program, folder, METRIC, VALUE, every if way == "pandas" else 1)
+    done = python("-c", program, folder, METRIC, VALUE, stride if way == "pandas" else 1)
     return TimedAnswers(*json.loads(done.stdout))
 
 
 def _agreement(runs: dict[str, list[TimedAnswers]]) -> float:
     """Returns for which fraction of the studies read by pandas the scan and the envelopes give the same answer."""
     (truth, *_), (scan, *_), (enveloped, *_) = (runs[way] for way in ("pandas", "scan", "envelopes"))
-    same = [scan.answers.get(name) == enveloped.answers.get(name) == steps for name, steps in truth.answers.items()]
-    return float(np.mean(same)) if scan.answers.keys() == enveloped.answers.keys() else 0.0
+    equal = [scan.answers.get(name) == enveloped.answers.get(name) == steps for name, steps in truth.answers.items()]
+    return float(np.mean(equal)) if scan.answers.keys() == enveloped.answers.keys() else 0.0
 
 
 def _if(condition: bool, target: float) -> float | None:

@@ -49,9 +49,14 @@ def studies(share: float = 1.0, plausibly: bool = False, most: int | None = None
     """Returns all published studies, or the first ``most``, with about ``share`` of 70 million rows in total."""
     paths, *published = zip(*archives.published(), strict=True)
     counts = np.rint(np.transpose(published) * TRIALS / np.sum(published)).astype(int)
-    whole = (counts @ [LASTS[status] for status in STATUSES]).sum()  # trials, weighted by their share of the budget
-    evaluations = max(1, round(share * ROWS / whole))
-    return [_study(path, own, evaluations, plausibly) for path, own in list(zip(paths, counts, strict=True))[:most]]
+    weighted_trials = (
+        counts @ [LASTS[status] for status in STATUSES]
+    ).sum()  # trials, weighted by their share of the budget
+    evaluations = max(1, round(share * ROWS / weighted_trials))
+    return [
+        _study(path, trial_counts, evaluations, plausibly)
+        for path, trial_counts in list(zip(paths, counts, strict=True))[:most]
+    ]
 
 
 def _study(path: str, counts: np.ndarray, evaluations: int, plausibly: bool) -> SyntheticStudy:
@@ -89,7 +94,7 @@ def tables(synthetic: SyntheticStudy, rng: np.random.Generator) -> dict[str, pa.
     grid = np.cumsum(rng.integers(1, 3, rows.max()) * (10 + np.arange(rows.max()) // 20)).astype(np.int32)
     trial = np.repeat(np.arange(1, trials + 1, dtype=np.int32), rows)
     place = np.arange(len(trial)) - np.repeat(np.cumsum(rows) - rows, rows)  # index of each row within its trial
-    values = {name: [own.at(u) for u in rng.random(trials)] for name, own in SPACE.items()}
+    values = {name: [ranged.at(u) for u in rng.random(trials)] for name, ranged in SPACE.items()}
     return _tables(synthetic, status, grid[rows - 1], values, trial, grid[place], curves(rows, place, rng))
 
 
@@ -154,7 +159,9 @@ def write(folder: Path, synthetics: Sequence[SyntheticStudy], seed: int = 0) -> 
     """Writes missing studies, using all cores, and yields the number of rows of each study."""
     folder.mkdir(parents=True, exist_ok=True)
     visible = {commit.name for commit in store.catalogue(folder)}
-    jobs = [(folder, each, (seed, i)) for i, each in enumerate(synthetics) if each.study.name not in visible]
+    jobs = [
+        (folder, synthetic, (seed, i)) for i, synthetic in enumerate(synthetics) if synthetic.study.name not in visible
+    ]
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(_write, jobs)
 

@@ -190,9 +190,9 @@ def ours(key: Any, lanes: int, division: Any, steps: int, strategy: str | None =
 
     def call(count: int) -> None:
         nonlocal carry, done
-        most = built.call_steps or count
-        for first in range(done, done + count, most):
-            stop = min(first + most, done + count)
+        span = built.call_steps or count
+        for first in range(done, done + count, span):
+            stop = min(first + span, done + count)
             carry = built.advance(
                 carry, spans._replace(start=np.full(lanes, first, np.int32), stop=np.full(lanes, stop, np.int32))
             )
@@ -249,9 +249,11 @@ def by_hand(key: Any, steps: int) -> Callable[[], float]:
         nonlocal params, state, rule
         began = time.perf_counter()
         with jax.default_matmul_precision("highest"):
-            for at in range(CALLS * steps):
+            for step_number in range(CALLS * steps):
                 rows = rng.permutation(count)[:batch_size]
-                params, state, rule = step(params, state, rule, train, rows, jax.random.fold_in(key_of_trial, at))
+                params, state, rule = step(
+                    params, state, rule, train, rows, jax.random.fold_in(key_of_trial, step_number)
+                )
             jax.block_until_ready(params)
         return CALLS * steps / (time.perf_counter() - began)
 
@@ -268,7 +270,7 @@ def speed(report: Any, precision: str) -> None:
     from harness.costs import network_costs
     from harness.step import mesh, programs
 
-    devices, most = len(mesh.devices()), peak()
+    devices, highest = len(mesh.devices()), peak()
     networks = TINY if jax.default_backend() == "cpu" or report.smoke else LARGE
     for name in (*networks, *SMALL):
         key, steps = case(name, precision, report.smoke)
@@ -281,8 +283,8 @@ def speed(report: Any, precision: str) -> None:
         step = network_costs.step_jaxpr(programs.workload_of(key), key.batch_size)
         operations = jaxpr_cost.matrix_flops(step)
         report.add(f"{what}: operations per step", operations / 1e6, "M")
-        if most is not None and precision == "bfloat16":
-            report.add(f"{what}: model FLOPs utilization", operations * rate / most, "of 1", GOALS.get(name))
+        if highest is not None and precision == "bfloat16":
+            report.add(f"{what}: model FLOPs utilization", operations * rate / highest, "of 1", GOALS.get(name))
         programs.forget()
 
 
@@ -302,7 +304,7 @@ def emulated(smoke: bool) -> None:
     from harness.step.batch_partition import Division
 
     ways = {"over 8 shards": Division(8, 1), "in 4 microbatches": Division(1, 4)}
-    found = {}
+    ratios = {}
     for task in DIVIDED:
         steps = 2 if smoke else 40
         key = key_of_task(task, 64, "float32")
@@ -315,8 +317,8 @@ def emulated(smoke: bool) -> None:
                 seconds[name].append(time.process_time() - began)
         for name in ways:
             ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[""], strict=True))
-            found[f"{task}, batch 64 {name}: CPU time / whole batches"] = ratio
-    print(json.dumps(found))
+            ratios[f"{task}, batch 64 {name}: CPU time / whole batches"] = ratio
+    print(json.dumps(ratios))
 
 
 def measured(smoke: bool) -> None:
@@ -326,7 +328,7 @@ def measured(smoke: bool) -> None:
     from harness.trials import search
     from sweeps import overrides, planning
 
-    found = {}
+    cpu_seconds = {}
     for task, (batch_size, steps) in STUDIES.items():
         line = [f"task={task}", "optimizer=nesterov", f"batch_size={batch_size}", "trials=4", "pruning=off"]
         line += [f"task.budget.steps={4 if smoke else steps}", "task.targets=[]", "store=none"]
@@ -336,11 +338,11 @@ def measured(smoke: bool) -> None:
         engine.run(study, trials, Settings())
         began = time.process_time()
         engine.run(study, trials, Settings())
-        found[task] = time.process_time() - began
-    print(json.dumps(found))
+        cpu_seconds[task] = time.process_time() - began
+    print(json.dumps(cpu_seconds))
 
 
-def against(report: Any, other: Path) -> None:
+def against(report: Any, other_checkout: Path) -> None:
     """Adds the CPU time of another checkout relative to this one. Measurements alternate between the two."""
 
     def by(checkout: Path) -> dict[str, float]:
@@ -351,9 +353,9 @@ def against(report: Any, other: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=checkout, env=environment)
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
-    pairs = [(by(ROOT), by(other)) for _ in range(1 if report.smoke else REPEATS)]
+    pairs = [(by(ROOT), by(other_checkout)) for _ in range(1 if report.smoke else REPEATS)]
     for task in STUDIES:
-        ratio = statistics.median(theirs[task] / mine[task] for mine, theirs in pairs)
+        ratio = statistics.median(other_seconds[task] / mine[task] for mine, other_seconds in pairs)
         report.add(f"{task}: CPU time of the other checkout × {COST} / of this one", COST * ratio, "×", 1.0)
 
 

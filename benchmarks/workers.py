@@ -52,7 +52,7 @@ if __name__ == "__main__":
             if len(processors.physical_cores()) < 2:
                 sys.exit("two workers need two physical cores, but this process may use only one")
             seconds(2, sweep)
-        one, two = seconds(1, sweep), seconds(2, sweep)
-        report.add("seconds, one worker", one, "s")
+        alone_seconds, two = seconds(1, sweep), seconds(2, sweep)
+        report.add("seconds, one worker", alone_seconds, "s")
         report.add("seconds, two workers", two, "s")
-        report.add("one worker / two workers", one / two, "×", 1.6)
+        report.add("one worker / two workers", alone_seconds / two, "×", 1.6)

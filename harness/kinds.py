@@ -218,15 +218,16 @@ def _answers(questions: Sequence[Question]) -> list[Answer]:
     studies = [from_plan(question.plan, question.trials) for question in questions]
     study, runner = studies[0], RUNNERS[studies[0].kind]
     question = questions[0]
-    given = study, question.source, question.settings
+    arguments = study, question.source, question.settings
     assert runner.counts is not None and runner.verdict is not None  # checked by callers
     try:
         if question.topology is None and runner.counts_of_sizes is not None:
             sizes = [runner.examples(study) for study in studies]
-            counts = runner.counts_of_sizes(*given, sizes)
+            counts = runner.counts_of_sizes(*arguments, sizes)
             return [counts[size]._asdict() for size in sizes]
-        costs = runner.counts(*given) if question.topology is None else runner.verdict(*given, question.topology)
-        return [costs._asdict() for _ in questions]
+        if question.topology is None:
+            return [runner.counts(*arguments)._asdict() for _ in questions]
+        return [runner.verdict(*arguments, question.topology)._asdict() for _ in questions]
     except BadInput as error:  # perhaps of one size only
         if len(questions) > 1:
             return [answer for question in questions for answer in _answers([question])]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from results.durable import Folder
     from results.plans.plan import Plan
     from sweeps.planning import Request
-    from sweeps.run import StudyOutcome
+    from sweeps.study_run import StudyOutcome
 
 # Imports inside functions keep --help, dry runs and completed sweeps fast.
 _NAMED = 5  # maximum number of studies named in a line
@@ -61,11 +61,11 @@ def _dry_run(request: "Request") -> int:
     from sweeps import planning
 
     header = ("study", "folder", "command")
-    found = planning.to_run(request)
-    _report_left_out(request, found.left_out)
-    to_run = {study.name for study in found.studies}
+    work = planning.to_run(request)
+    _report_left_out(request, work.left_out)
+    to_run = {study.name for study in work.studies}
     rows = []
-    for study in sorted(request.studies, key=lambda one: printing.numbered(one.name)):
+    for study in sorted(request.studies, key=lambda study: printing.numbered(study.name)):
         if study.name in to_run:
             command = ["python", "-m", "sweeps", *request.words[study.name], f"store={request.store}"]
             rows.append((study.name, str(request.store / study.name), shlex.join(command)))
@@ -104,9 +104,9 @@ def _sweep(request: "Request") -> int:
     if not request.launcher["wait"]:  # the launcher has already reported the jobs
         _show_no_rows()
         return 0
-    ran = sorted((outcome.summary for outcome in outcomes), key=lambda one: printing.numbered(one.study))
-    reached, notes = _reached(request.store, [one.study for one in ran])
-    rows = [(*one[:-1], reached.get(one.study), round(one.seconds, 1)) for one in ran]
+    ran = sorted((outcome.summary for outcome in outcomes), key=lambda summary: printing.numbered(summary.study))
+    reached, notes = _reached(request.store, [summary.study for summary in ran])
+    rows = [(*summary[:-1], reached.get(summary.study), round(summary.seconds, 1)) for summary in ran]
     shown = [(*row[:-2], "" if row[-2] is None else row[-2], f"{row[-1]:.1f}") for row in rows]
     printing.show(_HEADER, rows, lambda: printing.table(_HEADER, shown, left=["study"]))
     printing.report_some(notes, say)
@@ -171,16 +171,17 @@ def _report_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
 
 def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:
     """Raises BadInput if a sweep is predicted to cost more than ``ask_above_device_hours``."""
-    most = request.ask_above_device_hours
-    if most is None:
+    limit = request.ask_above_device_hours
+    if limit is None:
         return
     from sweeps.costs import estimates
+    from sweeps.costs.study_cost import span
 
     predicted = estimates.of_sweep(request, missing, say)
-    if predicted is not None and predicted.middle > 3600 * most:
+    if predicted is not None and predicted.middle > 3600 * limit:
         raise BadInput(
-            f"this sweep is predicted to take {estimates.span(predicted, 3600)} device-hours, above "
-            f"ask_above_device_hours={most:g}. Add yes=true to run it, or pass the same arguments to "
+            f"this sweep is predicted to take {span(predicted, 3600)} device-hours, above "
+            f"ask_above_device_hours={limit:g}. Add yes=true to run it, or pass the same arguments to "
             f"`python -m sweeps.plan` for the cost of each study."
         )
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from results.bad_input import BadInput
 from sweeps.configured_study import Config
-from sweeps.protocol import ARCHIVE
 from sweeps.quoting import Words, as_words, key_of
+from sweeps.tuning_protocol import ARCHIVE
 
 _PRESETS = "shallue2018/"  # the rest of such a preset's name is the folder of its workload in the archive
 _REPLACED = ("task.space", "optimizer.space", "task.budget", "task.schedule", "task.evaluation")  # starts of keys
@@ -48,13 +48,13 @@ def with_numbers(config: Config, words: Words) -> tuple[dict[str, Any], Words]:
             "archive, such as mnist/fc_1024/sgd."
         )
     path = f"{workload}/{config['batch_size']}"
-    found = shallue2018_protocol.read(store, path)
+    recorded = shallue2018_protocol.read(store, path)
     numbers = {
         "study": path,
-        "train_steps": found.train_steps,
-        "space": found.space.plan(),
-        "evaluations": [list(pair) for pair in found.spacings],
-        "notes": list(found.notes),
+        "train_steps": recorded.train_steps,
+        "space": recorded.space.plan(),
+        "evaluations": [list(pair) for pair in recorded.spacings],
+        "notes": list(recorded.notes),
     }
     kept = [word for word in words if key_of(word) not in _OWN]
     return {**config, "protocol": numbers}, (*kept, *as_words({"protocol": numbers}))

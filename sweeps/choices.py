@@ -112,22 +112,22 @@ def presets() -> dict[str, Preset]:
       BadInput: an entry of a table is not a preset.
     """
     root = Path(conf.__path__[0]) / "experiment"
-    found = {}
+    known_presets = {}
     for path in sorted(root.rglob("*.yaml")):
         name = path.relative_to(root).with_suffix("").as_posix()
         file: Any = OmegaConf.to_object(OmegaConf.load(path))
         table = file.get("presets")
         if not isinstance(table, dict):
-            found[name] = Preset(parts=tuple(table)) if table else Preset((f"+experiment={name}",))
+            known_presets[name] = Preset(parts=tuple(table)) if table else Preset((f"+experiment={name}",))
             continue
         names = {key: (Path(name).parent / key).as_posix() for key in table}
         for key, entry in table.items():
             is_list = isinstance(entry, list)
             words = () if is_list else _words_in(path, key, entry)
-            found[names[key]] = Preset(words, tuple(entry) if is_list else (), (path, key))
+            known_presets[names[key]] = Preset(words, tuple(entry) if is_list else (), (path, key))
         if Path(name).name != "presets":
-            found[name] = Preset(parts=tuple(names.values()))
-    return found
+            known_presets[name] = Preset(parts=tuple(names.values()))
+    return known_presets
 
 
 def _words_in(path: Path, key: str, entry: Any) -> Words:

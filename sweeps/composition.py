@@ -23,7 +23,6 @@ Plain = dict[str, Any]  # a configuration as plain data
 Overrides = Sequence[Override]
 _TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
-_OPEN = ("ratings", "task.model")  # sections whose keys depend on their `name`
 _ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that accept any key
 _REFUSALS = (OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 _MISSING = "???"  # OmegaConf's marker
@@ -96,7 +95,7 @@ class _Base:
             config = self.scratch if is_scalar else self.config.copy()
             _set(config, override, self.task)
             if not is_scalar:
-                schema_keys.check(config, kind_configs.config())
+                schema_keys.check(config)
             node = OmegaConf.select(config, key)
             self.values[text] = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
         return self.values[text]
@@ -133,8 +132,8 @@ def _parts(line: CommandLine) -> list[Overrides]:
     experiments = [override for override in parsed if override.key_or_group == "experiment"]
     if not experiments:
         return [parsed]
-    others = [override for override in parsed if override not in experiments]
-    given = {override.key_or_group for override in others}
+    remaining = [override for override in parsed if override not in experiments]
+    given = {override.key_or_group for override in remaining}
     names = [text.split("=", 1)[1] for text in overrides.values(experiments[0])]
     united = list(dict.fromkeys(member for name in names for member in choices.united(name)))
     if len(united) > 1 and not line.multirun:
@@ -147,7 +146,7 @@ def _parts(line: CommandLine) -> list[Overrides]:
         preset = overrides.parse([word for word in words if key_of(word) not in given])
         if not line.multirun:
             _check_not_swept(line, [override.key_or_group for override in preset if override.is_sweep_override()])
-        parts.append([*preset, *others])
+        parts.append([*preset, *remaining])
     return parts
 
 
@@ -214,7 +213,7 @@ def _base(chosen: Iterable[tuple[str, str]]) -> _Base:
 
 def _plain(config: DictConfig) -> Plain:
     """Converts a configuration to plain data. Raises BadInput for a key that is not in the schema."""
-    schema_keys.check(config, kind_configs.config())
+    schema_keys.check(config)
     try:
         plain = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
@@ -228,35 +227,27 @@ def _set(config: DictConfig, override: Override, task: str) -> None:
     key, value, text = override.key_or_group, override.value(), str(override.input_line)
     adds = _adds(override) or bool(_ANY_KEY.match(key))
     try:
-        _check_key(config, key, task, adds=adds)
+        _check_section(config, key, task)
         is_new = not override.is_add() or isinstance(value, dict | list) or OmegaConf.select(config, key) is None
         if not is_new:
             raise BadInput(f"{text}: {key} has a value already. Leave out the plus sign.")
         OmegaConf.update(config, key, value, merge=True, force_add=adds)
     except (ConfigAttributeError, ConfigKeyError) as error:
-        raise _reworded(error, text) if key in schema_keys.dotted() else schema_keys.unknown(key) from None
+        raise _reworded(error, text) if key in schema_keys.dotted() else schema_keys.unknown(key, config) from None
     except BadInput:
         raise
     except _REFUSALS as error:
         raise _reworded(error, text) from None
 
 
-def _check_key(config: DictConfig, key: str, task: str, *, adds: bool) -> None:
-    """Raises BadInput for a key that does not exist, or in a section that is null or an empty list."""
+def _check_section(config: DictConfig, key: str, task: str) -> None:
+    """Raises BadInput for a key in a section that is null or an empty list."""
     parts = key.split(".")
     for parent in (".".join(parts[:count]) for count in range(1, len(parts))):
         if parent in registry.OWN_DATASETS and OmegaConf.select(config, parent) is None:
             raise BadInput(f"{key} does not apply to task={task}. Use task={parent}.")
         if parent == "task.targets" and not OmegaConf.select(config, parent):
             raise BadInput(f"{key}: the list of targets is empty. Give a whole list, such as {_TARGETS}.")
-    section, _, name = key.rpartition(".")
-    options = (OmegaConf.select(config, section) or {}) if section in _OPEN and not adds else None
-    if options is not None and name not in options:
-        raise schema_keys.unknown(key, nearest(key, [f"{section}.{option}" for option in options if option != "name"]))
-    if section in ("", "task", "optimizer") and key not in schema_keys.dotted():
-        is_section = OmegaConf.is_dict(OmegaConf.select(config, key, throw_on_missing=False))
-        if not is_section and (hint := schema_keys.searched(key, config)):
-            raise schema_keys.unknown(key, hint)
 
 
 def _adds(override: Override) -> bool:

@@ -32,7 +32,7 @@ def ranges(space: Config) -> Mapping[str, Fields]:
     Args:
       space: ranges of metaparameters in a configuration. Each is given as the fields of a range or as a fixed number.
     """
-    found = {}
+    fields_by_name = {}
     for name, value in space.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = {"scale": "DISCRETE", "values": [value]}
@@ -43,5 +43,5 @@ def ranges(space: Config) -> Mapping[str, Fields]:
                 raise BadInput(f"search space of {name}: unknown field {field!r}; {nearest(field, RANGE_FIELDS)}")
         if "scale" not in value:
             raise BadInput(f"search space of {name}: scale is missing. {_EXAMPLE}")
-        found[name] = {field: set_to for field, set_to in value.items() if set_to is not None}
-    return found
+        fields_by_name[name] = {field: set_to for field, set_to in value.items() if set_to is not None}
+    return fields_by_name

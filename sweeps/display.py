@@ -24,7 +24,7 @@ from results.storage import heartbeat
 from results.storage.heartbeat import Heartbeat
 from sweeps.configured_study import Studies
 from sweeps.launchers.launcher import step_cost
-from sweeps.run import StudyUpdate
+from sweeps.study_run import StudyUpdate
 
 BAR_SECONDS = 0.25  # interval between updates of the bar
 SILENT_SECONDS = 300.0  # silence after which a study is reported
@@ -115,7 +115,9 @@ class Display:
     def __enter__(self) -> "Display":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for run in self._runs.values():
             self._remove_beat(run)
         self._bar.close()
@@ -228,9 +230,9 @@ def short_names(slugs: StringMap) -> dict[str, str]:
 
 def clock(seconds: float) -> str:
     """Formats a duration as 0:42, 1:23 or 2:03:00."""
-    whole = math.ceil(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    total = math.ceil(seconds)
+    hours, minutes = divmod(total // 60, 60)
+    return f"{hours}:{minutes:02}:{total % 60:02}" if hours else f"{minutes}:{total % 60:02}"
 
 
 def cut(text: str, width: int) -> str:

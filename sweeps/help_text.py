@@ -114,8 +114,8 @@ def _about(group: str, name: str) -> str:
         return next(heads, "")[2:]
     lines = place[0].read_text().splitlines()
     before = list(itertools.takewhile(lambda line: not line.startswith(f"  {place[1]}:"), lines))
-    above = list(itertools.takewhile(lambda line: line.startswith("  # "), reversed(before)))
-    return above[-1].removeprefix("  # ") if above else ""
+    comment = list(itertools.takewhile(lambda line: line.startswith("  # "), reversed(before)))
+    return comment[-1].removeprefix("  # ") if comment else ""
 
 
 def _lines(group: str, name: str) -> list[str]:

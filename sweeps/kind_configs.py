@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from harness.kinds import RUNNERS
 from results.aliases import Strings
 from results.plans import kinds
-from sweeps import factorizations, layouts, networks, schema
+from sweeps import factorization_config, layout_config, network_config, schema
 from sweeps.configured_study import Config, ConfiguredStudy, Say
 
 
@@ -43,23 +43,23 @@ READERS = {
         "network",
         schema.NetworkConfig,
         ("task",),
-        networks.read,
+        network_config.read,
         "steps",
-        networks.notes,
-        networks.data_lines,
-        make_ready=networks.make_ready,
+        network_config.notes,
+        network_config.data_lines,
+        make_ready=network_config.make_ready,
     ),
     "cores": Reader(
         "factorization",
         schema.FactorizationConfig,
         ("ratings", "als", "cores"),
-        factorizations.read,
+        factorization_config.read,
         "epochs",
-        factorizations.notes,
-        examples=factorizations.links,
-        make_ready=factorizations.make_ready,
+        factorization_config.notes,
+        examples=factorization_config.links,
+        make_ready=factorization_config.make_ready,
     ),
-    "layout": Reader("layout", layouts.Keys, ("step",), layouts.read, "layouts", layouts.notes),
+    "layout": Reader("layout", layout_config.Keys, ("step",), layout_config.read, "layouts", layout_config.notes),
 }
 
 

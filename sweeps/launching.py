@@ -34,10 +34,12 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
     """
     name = asked["name"]
     check_choice("launcher.name", name, tuple(LAUNCHERS))
-    own = choices.launcher_keys(name)
+    keys = choices.launcher_keys(name)
     for field in dataclasses.fields(LauncherConfig):
         default = field.default_factory() if callable(field.default_factory) else field.default
-        if field.name not in own and asked[field.name] != default:
-            others = [f"launcher={each}" for each in LAUNCHERS if field.name in choices.launcher_keys(each)]
-            raise BadInput(f"launcher.{field.name} is for {' and '.join(others)}, not for launcher={name}")
+        if field.name not in keys and asked[field.name] != default:
+            launchers = [
+                f"launcher={launcher}" for launcher in LAUNCHERS if field.name in choices.launcher_keys(launcher)
+            ]
+            raise BadInput(f"launcher.{field.name} is for {' and '.join(launchers)}, not for launcher={name}")
     LAUNCHERS[name].check(asked, studies, settings)

@@ -45,8 +45,8 @@ def study(**values: Any) -> Study:
     if "experiment" in values:
         raise BadInput("experiment is the name of a sweep. Pass it to sweep().")
     axes = {key: [value] if isinstance(value, list | tuple) else value for key, value in values.items()}
-    (one,) = _read(axes, multirun=False)
-    return one
+    (configured,) = _read(axes, multirun=False)
+    return configured
 
 
 def sweep(**values: Any) -> list[Study]:
@@ -109,7 +109,7 @@ def measure(
         failures = [outcome.failure for outcome in outcomes if outcome.failure]
         if failures:
             raise RuntimeError(f"{len(failures)} of {number_of(len(outcomes), 'study')} failed: {failures[0]}")
-    tables = [stores.read(request.store, one.name) for one in request.studies]
+    tables = [stores.read(request.store, study.name) for study in request.studies]
     return Tables(*(pd.concat(parts, ignore_index=True) for parts in zip(*tables, strict=True)))
 
 
@@ -149,6 +149,6 @@ def _read(values: Fields, *, multirun: bool) -> list[Study]:
     configs = composition.compose_all(overrides.CommandLine(texts, multirun))
     studies = [READERS[config["kind"]].read(config) for config in configs]
     for key in (key for key in keys if key in planning.OF_RUNS):
-        if any(key not in one.study.identity_fields() for one in studies):
+        if any(key not in configured.study.identity_fields() for configured in studies):
             raise BadInput(f"{key} is a setting of runs, not of studies. Pass it to measure().")
     return studies

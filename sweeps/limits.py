@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from results.bad_input import BadInput
 from sweeps.configured_study import Config
-from sweeps.run import StudyUpdate
 from sweeps.schema import Bounds
+from sweeps.study_run import StudyUpdate
 
 _HOUR = 3600.0
 
@@ -63,18 +63,18 @@ class Limits:
         now = time.monotonic()
         used = self._used + sum((now - since) * self._devices.get(n, 1) for n, since in self._running.items())
         amounts = ((now - self._began) / _HOUR, used / _HOUR, self._failures)
-        for (name, most), amount in zip(vars(self.sweep).items(), amounts, strict=True):
-            if most is not None and amount >= most:
-                return f"limits.sweep.{name}={most:g}"
+        for (name, limit), amount in zip(vars(self.sweep).items(), amounts, strict=True):
+            if limit is not None and amount >= limit:
+                return f"limits.sweep.{name}={limit:g}"
         return None
 
     def is_over(self, name: str) -> bool:
         """Returns whether a running study has reached one of its limits or one of the sweep's limits."""
-        most = self.study.max_device_hours
-        if most is not None and name in self._running:
+        limit = self.study.max_device_hours
+        if limit is not None and name in self._running:
             hours = (time.monotonic() - self._running[name]) * self._devices.get(name, 1) / _HOUR
-            if hours >= most:
-                self.ended[name] = f"limits.study.max_device_hours={most:g}"
+            if hours >= limit:
+                self.ended[name] = f"limits.study.max_device_hours={limit:g}"
                 return True
         return self.reached is not None
 

@@ -91,11 +91,11 @@ def main(argv: list[str]) -> int:
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
     """Writes a file for each JobSet. Raises BadInput if the folder has other files that kubectl would apply too."""
-    others = sorted(path.name for path in folder.glob("*.y*ml") if path.stem not in texts)
-    if others:
+    strangers = sorted(path.name for path in folder.glob("*.y*ml") if path.stem not in texts)
+    if strangers:
         raise BadInput(
-            f"out={folder} has {number_of(len(others), 'file')} of other manifests, such as {others[0]}, which kubectl "
-            "would apply too. Delete them, or give another folder."
+            f"out={folder} has {number_of(len(strangers), 'file')} of other manifests, such as {strangers[0]}, which "
+            "kubectl would apply too. Delete them, or give another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():

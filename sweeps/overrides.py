@@ -70,8 +70,8 @@ def command_line(argv: Sequence[str]) -> CommandLine:
     stores = [word for word in words if word.startswith("store=")]
     check_once(stores)
     store = _unquoted(stores[0].partition("=")[2]) if stores else None
-    others = read_own([word for word in words if not word.startswith(("-", "store="))])
-    return CommandLine(others, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
+    words_of_sweep = read_own([word for word in words if not word.startswith(("-", "store="))])
+    return CommandLine(words_of_sweep, bool({*flags} - {*OUTPUT_FLAGS, DRY_RUN}), store, DRY_RUN in flags)
 
 
 def split(
@@ -89,14 +89,14 @@ def split(
       BadInput: a key is given twice, or has no value.
     """
     words = as_pairs(argv, (*FLAGS, *flags))
-    own = [word for word in words if word.partition("=")[0] in keys or re.split("[.=]", word)[0] in maps]
-    check_once(own)
+    command_words = [word for word in words if word.partition("=")[0] in keys or re.split("[.=]", word)[0] in maps]
+    check_once(command_words)
     given = {}
-    for word in own:
+    for word in command_words:
         key, _, given[key] = word.partition("=")
         if not given[key]:
             raise BadInput(f"{key}= is empty. Set a value, or leave it out.")
-    return given, [word for word in words if word not in own]
+    return given, [word for word in words if word not in command_words]
 
 
 def check_once(words: Iterable[str]) -> None:

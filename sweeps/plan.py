@@ -14,39 +14,31 @@ runs. Predictions cannot rank layouts on GPUs, because links in a node are assum
 The exit code is 1 if a study does not fit or needs more memory than this machine has.
 """
 
-import collections
-import functools
 import json
-import math
-import re
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from results import cli, printing
-from results.bad_input import BadInput, number_of, positive
+from results.bad_input import BadInput, positive
 
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
     cli.run("sweeps.plan")
 
 from results import exit_codes
-from sweeps import help_text, overrides
+from sweeps import help_text, overrides, plan_text
+from sweeps.plan_text import Costs, Trials
 
 if TYPE_CHECKING:
     from results.plans.plan import Plan
     from sweeps.costs.absent_devices import AbsentDevices
-    from sweeps.costs.estimates import StudyCost
+    from sweeps.costs.study_cost import StudyCost
     from sweeps.overrides import CommandLine
     from sweeps.planning import Request
 
-Costs = dict[str, "StudyCost"]  # by study
-Trials = dict[str, int]  # missing from the store, by study
 
 # Imports inside functions keep --help fast.
 CALIBRATION = "--calibration"
 OWN = ("topology", "timeout", "step_times", "device", "devices", "price")
-GIB = 2**30
-TOO_LARGE = "more than this machine has"
 DEFAULT_STORE = "results/local"  # as in conf/config.yaml
 _EXAMPLES = (
     "task=digits_fc batch_size=1,16,256 -m",
@@ -93,7 +85,7 @@ def main(argv: list[str]) -> int:
     if printing.is_data():
         _show_data(studies, progress, costs, price)
     else:
-        _show_text(request, studies, progress, costs, seconds, price)
+        plan_text.show(request, studies, progress, costs, seconds, price)
     return exit_codes.FAILED if any(cost.fits is False for cost in costs.values()) else exit_codes.DONE
 
 
@@ -130,11 +122,11 @@ def _costs(
 
     try:
         timeout = seconds or estimates.TIMEOUT_SECONDS
-        found = estimates.of_request(request, missing, topology, timeout, printing.say, absent)
+        costs = estimates.of_request(request, missing, topology, timeout, printing.say, absent)
     except Unanswered as error:
         printing.say(f"costs are unknown: {error}")
         return {}
-    return {cost.study.name: cost for cost in found}
+    return {cost.study.name: cost for cost in costs}
 
 
 # Columns of the data table after those of the plan. Columns named "predicted" are not measurements. FLOPs and bytes are
@@ -175,21 +167,13 @@ COLUMNS = (
     "predictor",
 )
 _PLAN_COLUMNS = ("study", "trials", "stored", "to_run", "budget_steps", "at_most_trial_steps")
-_HEADER = ("study", "trials", "stored", "to run", "budget steps", "trial-steps at most")
 _UNKNOWN = (None, None, None)  # a range
-_DIVISION = "lanes × shards × microbatches"
-_NAME = re.compile(r"(.+)-([a-z]*\d+-[0-9a-f]{8,16})")  # name of a study: workload, then batch size or cores and hash
-
-
-def _row(study: "Plan", missing: int) -> tuple:
-    planned = study.request.planned
-    return study.name, planned, planned - missing, missing, study.budget_steps, missing * study.budget_steps
 
 
 def _show_data(studies: Sequence["Plan"], missing: Trials, costs: Costs, price: float | None) -> None:
     cells = {name: _cells(cost, price) for name, cost in costs.items()}
     unknown = [None for _ in COLUMNS]
-    rows = [(*_row(study, missing[study.name]), *cells.get(study.name, unknown)) for study in studies]
+    rows = [(*plan_text.row(study, missing[study.name]), *cells.get(study.name, unknown)) for study in studies]
     printing.show([*_PLAN_COLUMNS, *COLUMNS], rows, str)
 
 
@@ -199,9 +183,9 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
     counts, verdict, step, total = cost.counts, cost.verdict, cost.step, cost.device_seconds
     memory = counts.held_bytes if counts else None
     if cost.asked:
-        verdict_text: str | None = _verdict_text(cost)
+        verdict_text: str | None = plan_text.verdict_text(cost)
     else:
-        verdict_text = _too_large_text(cost) if cost.fits is False else None
+        verdict_text = plan_text.too_large_text(cost) if cost.fits is False else None
     device_hours = _UNKNOWN if total is None else total.times(1 / 3600)
     dollars = _UNKNOWN if total is None or price is None else total.times(price / 3600)
     return [
@@ -213,9 +197,9 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         verdict.device_bytes if verdict else cost.machine_bytes,
         # On this machine, an estimate does not guarantee that a study fits.
         None if cost.is_attached and cost.fits else cost.fits,
-        _excess(cost),
+        cost.excess_bytes,
         verdict_text,
-        json.dumps([each._asdict() for each in verdict.exchanges]) if verdict else None,
+        json.dumps([exchange._asdict() for exchange in verdict.exchanges]) if verdict else None,
         cost.device.kind or None,
         cost.is_attached,
         cost.devices,
@@ -232,197 +216,3 @@ def _cells(cost: "StudyCost", price: float | None) -> list[Any]:
         cost.by,
         PREDICTOR,
     ]
-
-
-def _excess(cost: "StudyCost") -> float | None:
-    """Returns the bytes by which a study exceeds a device's memory, or None if it fits or if its memory is unknown."""
-    verdict = cost.verdict
-    if cost.fits is not False:
-        return None
-    if verdict is None:
-        return cost.counts.least_bytes - cost.machine_bytes if cost.counts and cost.machine_bytes else None
-    if verdict.needed_bytes is None or verdict.device_bytes is None:
-        return None
-    return verdict.needed_bytes - verdict.device_bytes
-
-
-def _too_large_text(cost: "StudyCost") -> str:
-    return f"more than {cost.absent.text} have" if cost.absent else TOO_LARGE
-
-
-def _verdict_text(cost: "StudyCost") -> str:
-    """Returns the verdict on a study, formatted for a table."""
-    if cost.fits is None:
-        return "not known"
-    if cost.fits:
-        return "fits"
-    excess = _excess(cost)
-    return "does not fit" if excess is None else f"too large by {excess / GIB:.1f} GiB"
-
-
-def _show_text(
-    request: "Request",
-    studies: Sequence["Plan"],
-    missing: Trials,
-    costs: Costs,
-    seconds: float | None,
-    price: float | None,
-) -> None:
-    from results.plans.kinds import of_kind
-    from sweeps.configured_study import ConfiguredStudy
-    from sweeps.kind_configs import READERS
-
-    rows = [_row(study, missing[study.name]) for study in studies]
-    asked = any(cost.asked for cost in costs.values())
-    header = list(_HEADER)
-    if costs:
-        header += ["FLOPs a step of a device", "memory of a device"]
-        if asked:
-            header += ["verdict", _DIVISION]
-        header += ["expected steps", "predicted s a step", "predicted device-hours"]
-        rows = [(*row, *_texts(costs.get(study.name), asked)) for row, study in zip(rows, studies, strict=True)]
-    _show_table(header, rows)
-    by_kind = {kind: of_kind(request.studies, kind) for kind in READERS}
-    for kind, own in by_kind.items():
-        for text in READERS[kind].data_lines([ConfiguredStudy(s, request.sources.get(s.name)) for s in own]):
-            printing.answer(text)
-    notes = [note for kind, own in by_kind.items() if own for note in READERS[kind].notes(own)]
-    trials = sum(missing.values())
-    steps = sum(missing[study.name] * study.budget_steps for study in studies)
-    to_run = f"{number_of(trials, 'trial')} to run, at most {number_of(steps, 'trial-step')}"
-    printing.answer(f"{number_of(len(rows), 'study')}; {to_run} ({'; '.join(notes)})")
-    for text in _summary(list(costs.values()), seconds, price):
-        printing.answer(text)
-
-
-def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints the table. On a terminal, the workload is a separate column, which may be turned into a heading."""
-    names = [_NAME.fullmatch(row[0]) for row in rows]
-    if printing.width(sys.stdout) is not None and all(names):
-        header = ["workload", *header]
-        rows = [(*name.groups(), *row[1:]) for name, row in zip(names, rows, strict=True) if name]
-    least = (
-        "trial-steps at most",
-        "budget steps",
-        "FLOPs a step of a device",
-        "stored",
-        "trials",
-        "memory of a device",
-    )
-    printing.answer(printing.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=least))
-
-
-def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:
-    if cost is None:
-        return ["" for _ in range(7 if asked else 5)]
-    from sweeps.costs.estimates import span
-
-    counts = cost.counts
-    verdict = cost.verdict
-    memory = _size(verdict.needed_bytes) if verdict and verdict.needed_bytes else ""
-    if not asked and counts:
-        memory = f"about {_size(counts.held_bytes)}"
-    cells = [f"{counts.step.flops:.3g}" if counts else "", memory]
-    if asked:
-        cells.append(_verdict_text(cost))
-        cells.append(f"{cost.lanes} × {verdict.shards} × {verdict.microbatches}" if verdict else "")
-    cells.append(f"{'' if cost.from_store else '≤ '}{cost.steps:,.0f}")
-    cells.append(span(cost.step) if cost.step else "")
-    return [*cells, span(cost.device_seconds, 3600) if cost.device_seconds else ""]
-
-
-def _size(count: float) -> str:
-    return f"{count / GIB:.2f} GiB" if count >= GIB / 10 else f"{count / 2**20:.1f} MiB"
-
-
-def _summary(costs: Sequence["StudyCost"], seconds: float | None, price: float | None) -> list[str]:
-    """Returns lines about the whole sweep. ``seconds`` is the compiler's timeout.
-
-    Hours are not predicted for this machine.
-    """
-    from results.costs.predictions import Seconds
-    from sweeps.costs.estimates import ENDED, TIMEOUT_SECONDS, span
-
-    lines, prices = [], []
-    known = [cost for cost in costs if cost.device_seconds is not None]
-    hours = [cost.hours for cost in known if cost.hours is not None and not cost.is_attached]
-    if hours:
-        whole = span(functools.reduce(Seconds.plus, hours))
-        prices.append(f"predicted: {whole} hours if these devices run one study after another")
-    if known:
-        total = functools.reduce(Seconds.plus, filter(None, (cost.device_seconds for cost in known)))
-        lengths = "an upper bound, assuming that trials use their whole budgets"
-        if any(cost.from_store for cost in known):
-            lengths = "from the lengths of the store's trials"
-            if not all(cost.from_store for cost in known):
-                lengths += ", or budgets"
-        lines.append(f"predicted: {span(total, 3600)} device-hours of {_devices_text(known)} ({lengths})")
-        if price is not None:
-            prices.append(f"predicted: {span(total, 3600 / price)} dollars, at {price:g} per device-hour")
-        lines += [f"predicted from {by}" for by in dict.fromkeys(cost.by for cost in known if cost.missing)]
-    for why, count in collections.Counter(cost.by for cost in costs if cost.device_seconds is None).items():
-        after = f" within {seconds or TIMEOUT_SECONDS:g} s" if why == ENDED else ""
-        lines.append(f"no predicted time for {number_of(count, 'study')}: {why}{after}")
-    return [*lines, *_idle(costs), *_too_large(costs), *prices]
-
-
-def _devices_text(costs: Sequence["StudyCost"]) -> str:
-    """Returns a text with the kinds of devices that predictions are for."""
-    absent = next((cost.absent for cost in costs if cost.absent), None)
-    if absent is not None:
-        return f"{absent.text}, which this machine does not have"
-    return ", ".join(sorted({cost.device.kind for cost in costs}))
-
-
-def _idle(costs: Sequence["StudyCost"]) -> list[str]:
-    """Returns a line about unused devices, if any."""
-    idle = [cost for cost in costs if cost.idle]
-    if not idle:
-        return []
-    from harness.kinds import RUNNERS
-
-    most = max(idle, key=lambda cost: cost.idle)
-    line = f"{most.idle:,} of {most.devices:,} devices are unused in {most.study.name}"
-    if len(idle) > 1:
-        line += f", and some in {number_of(len(idle) - 1, 'other study')}"
-    if not RUNNERS[most.study.kind].lanes:
-        return [f"{line}. It uses {number_of(most.shards, 'core')}."]
-    instead = f"Use lanes=1 shards={most.devices} to divide each batch over all devices."
-    return [f"{line}, because there are fewer trials than groups of devices. {instead}"]
-
-
-def _too_large(costs: Sequence["StudyCost"]) -> list[str]:
-    """Returns lines about studies that do not fit, or that fit only if batches are split."""
-    lines = []
-    for cost in costs:
-        verdict = cost.verdict
-        counts = cost.counts
-        excess = _excess(cost)
-        if cost.fits is False and verdict is not None:
-            why = verdict.why.rstrip(".") or _verdict_text(cost)
-            if excess is not None and verdict.needed_bytes and verdict.device_bytes:
-                needed = _size(verdict.needed_bytes)
-                there = _size(verdict.device_bytes)
-                why += f". With its arguments it needs {needed}, and a device has {there}"
-            lines.append(f"{cost.study.name} does not fit ({verdict.how}): {why}")
-        elif cost.fits is False and counts is not None and cost.machine_bytes:
-            there = _size(cost.machine_bytes)
-            lines.append(
-                f"{cost.study.name} holds about {_size(counts.least_bytes)}, {_too_large_text(cost)}: {there} for each "
-                "device"
-            )
-    parted = [
-        cost
-        for cost in costs
-        if cost.asked is None
-        and cost.fits
-        and cost.counts
-        and cost.counts.held_bytes > (cost.machine_bytes or math.inf)
-    ]
-    if parted:
-        where = parted[0].absent.text if parted[0].absent else "this machine"
-        lines.append(
-            f"{number_of(len(parted), 'study')} would exceed the memory of {where}. A run divides batches until "
-            "they fit, as with microbatches=."
-        )
-    return lines

@@ -20,13 +20,13 @@ from results.plans.study import digest as plain_digest
 from results.plans.trial_request import largest_request
 from results.printing import say
 from results.storage import attempts
-from sweeps import composition, launching, limits, overrides, protocol
+from sweeps import composition, launching, limits, overrides, tuning_protocol
 from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, check_least, failed_too_often
 from sweeps.limits import Bounds, Limits
 from sweeps.quoting import Words, as_words, key_of
-from sweeps.run import StudyOutcome, StudyUpdate
+from sweeps.study_run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # maximum number of studies named in a line
 # Keys that are not part of a study.
@@ -84,9 +84,9 @@ def request(line: overrides.CommandLine, *, absent: Sequence[str] = (), written:
     configs = [point.config for point in points]
     first = configs[0]
     configured = [READERS[config["kind"]].read(config | {ABSENT: absent}) for config in configs]
-    for text in protocol.lines(configs):
+    for text in tuning_protocol.lines(configs):
         say(text)
-    planned = {name for one in configured for name in one.study.identity_fields()}  # such as the mesh of a layout
+    planned = {name for study in configured for name in study.study.identity_fields()}  # such as the mesh of a layout
     for key in OF_RUNS:
         if key not in planned and any(config[key] != first[key] for config in configs):
             raise BadInput(f"{key} applies to the whole sweep and cannot be swept over")
@@ -120,8 +120,8 @@ def _words(studies: Studies, configured: Sequence[ConfiguredStudy[Any]], words: 
         asked = by_plan[study.plan_json]
         if study.request not in asked:  # requested in several ways
             fields = study.request_fields(study.request)
-            others = (word for word in next(iter(asked.values())) if key_of(word) not in fields)
-            asked[study.request] = (*others, *as_words(fields))
+            kept = (word for word in next(iter(asked.values())) if key_of(word) not in fields)
+            asked[study.request] = (*kept, *as_words(fields))
         lines[study.name] = asked[study.request]
     return lines
 
@@ -184,7 +184,7 @@ def _stored(folder: Folder, studies: Mapping[str, Plan], *, written: bool) -> di
 def digest(request: Request) -> str:
     """Returns a hash of the studies, settings and limits of a request. The store and the launcher are excluded."""
     studies = [[study.plan_json, list(study.request)] for study in request.studies]
-    bounds = [list(vars(each).values()) for each in request.limits]
+    bounds = [list(vars(limit).values()) for limit in request.limits]
     return plain_digest({"studies": studies, "settings": vars(request.settings), "limits": bounds})
 
 
@@ -216,7 +216,7 @@ def to_run(request: Request) -> ToRun:
 
 def _to_run(request: Request) -> ToRun:
     progress = {study.name: store.progress(request.store, study) for study in request.studies}
-    missing = {name: each.to_run for name, each in progress.items()}
+    missing = {name: state.to_run for name, state in progress.items()}
     # A run that was killed before its commit does not have trials left, but still has to commit.
     lacking = tuple(s for s in request.studies if missing[s.name] or not progress[s.name].visible)
     stored = sum(study.request.planned for study in request.studies) - sum(missing.values())
@@ -303,18 +303,18 @@ def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterat
             for name in names
             if name not in used.ended and store.progress(request.store, plans[name]).ledger.time_limit
         ]
-    for limit, own in by_limit.items():
-        if own:
-            more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
-            yield f"{limit} reached by {', '.join(own[:_NAMED])}{more}"
+    for limit, ended in by_limit.items():
+        if ended:
+            rest_text = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
+            yield f"{limit} reached by {', '.join(ended[:_NAMED])}{rest_text}"
 
 
 def _check_backend(folder: Folder, study: Plan) -> None:
-    here, _ = processors.accelerators()
-    if others := sorted(store.backends(folder, study.name) - {here}):
+    backend, _ = processors.accelerators()
+    if backends := sorted(store.backends(folder, study.name) - {backend}):
         raise BadInput(
-            f"{study.name} was measured on {' and '.join(others)}, and {here} rounds differently. Use another store, "
-            "or mixed_backends=true."
+            f"{study.name} was measured on {' and '.join(backends)}, and {backend} rounds differently. Use another "
+            "store, or mixed_backends=true."
         )
 
 
@@ -327,6 +327,6 @@ def _check(settings: Settings) -> None:
     check_least(vars(settings), "", flush_seconds=0, checkpoint_seconds=0)
     folder = None if settings.checkpoint_dir is None else durable.location(settings.checkpoint_dir)
     if folder is not None and durable.system(folder).is_local:
-        there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {there} is not a writable folder")
+        existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            raise BadInput(f"checkpoint_dir={settings.checkpoint_dir}: {existing} is not a writable folder")

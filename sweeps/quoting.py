@@ -17,7 +17,7 @@ _PLAIN = re.compile(r"(?!(?:null|true|false|inf|nan)$)[a-z_][a-z0-9_]*")  # text
 def as_text(text: str) -> str:
     """Quotes a text for Hydra's grammar."""
     escaped = text.replace("${", r"\${")
-    return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), escaped) + "'"
+    return "'" + re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), escaped) + "'"
 
 
 def as_words(values: Fields) -> Words:

@@ -32,12 +32,12 @@ def tables(study: Plan, record: Record, about: Row) -> dict[str, pa.Table]:
         "role": [confirmation.role(trial.id) for trial in by_id],
         "seed": [trial.seed for trial in by_id],
     }
-    trial_rows |= {name: [getattr(each, name) for each in outcomes] for name in ("status", "reason", "steps")}
+    trial_rows |= {name: [getattr(outcome, name) for outcome in outcomes] for name in ("status", "reason", "steps")}
     trial_rows |= {name: [trial.metaparameters[name] for trial in by_id] for name in study.search.space}
     measured = {"study": [study.name for _ in record.trial], "trial": record.trial, "step": record.step}
     study_row = about | _study_columns(study) | _timing_columns(record)
-    own = {column.name: column.type for column in KINDS[study.kind].columns}
-    kinds = {name: own.get(name, pa.float32()) for name in record.metrics}
+    types = {column.name: column.type for column in KINDS[study.kind].columns}
+    kinds = {name: types.get(name, pa.float32()) for name in record.metrics}
     return {
         "studies": schema.build(schema.STUDIES, {name: [value] for name, value in study_row.items()}, {}),
         "trials": schema.build(schema.TRIALS, trial_rows, dict.fromkeys(study.search.space, pa.float64())),

@@ -151,7 +151,7 @@ class NetworkConfig:
     model: Any = None  # a name, or a dict of a name and options, that replaces the task's model
     appendix: str | None = None  # one of ``workloads.appendix.NAMES``
     table: TableConfig | None = None
-    protocol: Any = None  # archive, or a dict of numbers: see ``sweeps.protocol``
+    protocol: Any = None  # archive, or a dict of numbers: see ``sweeps.tuning_protocol``
     archive: ArchiveConfig = dataclasses.field(default_factory=ArchiveConfig)
     optimizer: OptimizerConfig = MISSING
     batch_size: int = MISSING

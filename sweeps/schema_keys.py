@@ -44,36 +44,47 @@ def dotted(shape: Any = None, prefix: str = "") -> tuple[str, ...]:
 def shapes(shape: Any) -> dict[str, type]:
     """Returns a dataclass and all dataclasses nested in it, by name."""
     hints = [part for hint in fields(shape).values() for part in (hint, *typing.get_args(hint))]
-    found = {shape.__name__: shape}
+    by_name = {shape.__name__: shape}
     for nested in filter(dataclasses.is_dataclass, hints):
-        found |= shapes(nested)
-    return found
+        by_name |= shapes(nested)
+    return by_name
 
 
-def check(config: DictConfig, shape: type, prefix: str = "") -> None:
-    """Raises BadInput for a key that is not in the schema. OmegaConf itself would accept any key with a plus sign."""
-    known = fields(shape)
-    for key in map(str, config):
-        if key not in known:
-            raise unknown(f"{prefix}{key}")
-        if dataclasses.is_dataclass(known[key]) and config[key] is not None:
-            check(config[key], known[key], f"{prefix}{key}.")
+def check(config: DictConfig, section: Any = None, shape: Any = None, prefix: str = "") -> None:
+    """Raises BadInput for a key that is not in the schema. OmegaConf itself would accept any key with a plus sign.
+
+    Args:
+      config: the configuration.
+      section: section to check, by default all of the configuration.
+      shape: dataclass of the section.
+      prefix: dotted key of the section, followed by a dot.
+    """
+    hints = fields(shape or kind_configs.config())
+    values = config if section is None else section
+    for key in map(str, values):
+        if key not in hints:
+            raise unknown(f"{prefix}{key}", config)
+        if dataclasses.is_dataclass(hints[key]) and values[key] is not None:
+            check(config, values[key], hints[key], f"{prefix}{key}.")
 
 
-def unknown(key: str, hint: str = "") -> BadInput:
-    """Returns the error for an unknown key. ``hint`` is the end of the message, by default the nearest keys."""
-    return BadInput(f"unknown key {key!r}; {hint or nearest(key, dotted())}")
+def unknown(key: str, config: DictConfig) -> BadInput:
+    """Returns the error for an unknown key, with the nearest keys, or with those of a metaparameter's range."""
+    section = key.rpartition(".")[0]
+    siblings = (OmegaConf.select(config, section, throw_on_missing=False) or {}) if section else {}
+    names = [*dotted(), *(f"{section}.{name}" for name in siblings if name != "name")]
+    return BadInput(f"unknown key {key!r}; {searched(key, config) or nearest(key, names)}")
 
 
 def misplaced(key: str, task: str, kind: str, config: DictConfig) -> BadInput:
     """Returns the error for a key that studies of a task do not have."""
-    for other, reader in READERS.items():
-        if kind_configs.takes(other, key):
-            tasks = [f"task={name}" for name in choices.tasks(other)]
+    for kind_of_key, reader in READERS.items():
+        if kind_configs.takes(kind_of_key, key):
+            tasks = [f"task={name}" for name in choices.tasks(kind_of_key)]
             examples = f"{', '.join(tasks[:_SHOWN])}{', …' if len(tasks) > _SHOWN else ''}"
             where = f"task={task}, a {READERS[kind].noun}"
             return BadInput(f"{key} does not apply to {where}. It is for a {reader.noun}: {examples}")
-    return unknown(key, searched(key, config))
+    return unknown(key, config)
 
 
 def searched(key: str, config: DictConfig) -> str:

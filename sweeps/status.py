@@ -111,8 +111,8 @@ def _show(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
         failed = [row for row in rows if row[1] != "done" and runs.get(row[0], unknown).failures]
         rows = sorted(failed, key=lambda row: -(runs[row[0]].failures or 0))
         runs = {row[0]: runs[row[0]] for row in rows}
-    whole = [(*row, *runs.get(row[0], unknown)) for row in rows]
-    printing.show((*header, *Activity._fields), whole, lambda: "\n".join([*counts, _text(header, rows, runs)]))
+    rows_with_runs = [(*row, *runs.get(row[0], unknown)) for row in rows]
+    printing.show((*header, *Activity._fields), rows_with_runs, lambda: "\n".join([*counts, _text(header, rows, runs)]))
 
 
 class Activity(NamedTuple):
@@ -137,40 +137,40 @@ class Activity(NamedTuple):
 
 def _counts(rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> list[str]:
     """Returns the line that counts studies by state, or an empty list if no study is active or failed."""
-    found = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
+    counts = dict.fromkeys(("running", "queued", "retrying", "failed", "unfinished", "done"), 0)
     for name, state, *_ in rows:
         word = state.split()[0]
-        known = runs.get(name, Activity())
-        if word in ("running", "queued") and known.failures:
+        run = runs.get(name, Activity())
+        if word in ("running", "queued") and run.failures:
             word = "retrying"
-        elif word == "unfinished" and known.failures and known.cause:
+        elif word == "unfinished" and run.failures and run.cause:
             word = "failed"
-        found[word] = found.get(word, 0) + 1
-    if not any(found[word] for word in ("running", "queued", "retrying", "failed")):
+        counts[word] = counts.get(word, 0) + 1
+    if not any(counts[word] for word in ("running", "queued", "retrying", "failed")):
         return []
-    return [", ".join(f"{count:,} {word}" for word, count in found.items() if count)]
+    return [", ".join(f"{count:,} {word}" for word, count in counts.items() if count)]
 
 
 def activities(folder: "Folder", names: Sequence[str]) -> dict[str, Activity]:
     """Returns the last attempt at each study of a store, by study name."""
     from results.storage import attempts, heartbeat
 
-    found = {}
+    runs = {}
     for name in names:
         past = attempts.read(folder / name)
         beat = heartbeat.seen(folder / name)
-        known = Activity(host=beat.host if beat else None)
+        run = Activity(host=beat.host if beat else None)
         if beat is not None and beat.alive is not False:
-            known = known._replace(heard=max(0, round(time.time() - beat.written + beat.beat.silent)))
+            run = run._replace(heard=max(0, round(time.time() - beat.written + beat.beat.silent)))
         elif not past:
             continue
         if past:
             last = past[-1]
-            failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in past)
+            failures = sum(attempt.code not in (None, exit_codes.PREEMPTED) for attempt in past)
             log = str(last.log) if last.began else None
-            known = Activity(last.host or known.host, last.number, known.heard, last.cause, log, failures)
-        found[name] = known
-    return found
+            run = Activity(last.host or run.host, last.number, run.heard, last.cause, log, failures)
+        runs[name] = run
+    return runs
 
 
 def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Activity]") -> str:
@@ -181,9 +181,9 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
     ]
     lines = []
     for row in rows:
-        known = runs.get(row[0], Activity())
+        run = runs.get(row[0], Activity())
         cells = ("" if cell is None else cell for cell in row)
-        lines.append((*cells, *(_word(field, getattr(known, field)) for field in shown)))
+        lines.append((*cells, *(_word(field, getattr(run, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
     text = printing.table(names, lines, foot=[("total", "", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
@@ -211,8 +211,8 @@ def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
     planned = _planned(folder, name)
     assert planned is not None  # names() lists only studies with plans
     progress = store.progress(folder, planned)
-    ours = not KINDS[planned.kind].recorded  # published studies cannot be continued
-    unfinished = (ours and progress.ledger.unfinished) or not progress.visible
+    is_ours = not KINDS[planned.kind].recorded  # published studies cannot be continued
+    unfinished = (is_ours and progress.ledger.unfinished) or not progress.visible
     state = "unfinished" if unfinished else "done"
     if beat is not None or store.is_running(folder, name):
         state = "running" if beat is None else f"running {beat.settled(progress.ledger):,}/{progress.ledger.planned:,}"
@@ -245,34 +245,34 @@ def differences(folder: "Folder", names: Sequence[str]) -> list[str]:
       names: names of the studies.
     """
     by_slug = grouped(names, lambda name: name.rpartition("-")[0])
-    return [line for own in by_slug.values() if 1 < len(own) <= _MOST for line in _differing(folder, own)]
+    return [line for alike in by_slug.values() if 1 < len(alike) <= _MOST for line in _differing(folder, alike)]
 
 
 def _differing(folder: "Folder", names: Sequence[str]) -> Iterator[str]:
     plans = {name: _fields(planned.plan()) for name in names if (planned := _planned(folder, name))}
     reported = set()
-    for name, own in plans.items():
-        others = [(len(different(own, fields)), other) for other, fields in plans.items() if other != name]
-        nearest = min(others)[1] if others else None
+    for name, fields in plans.items():
+        distances = [(len(different(fields, plans[other])), other) for other in plans if other != name]
+        nearest = min(distances)[1] if distances else None
         if nearest is None or frozenset((name, nearest)) in reported:
             continue
         reported.add(frozenset((name, nearest)))
-        changes = different(plans[nearest], own)
+        changes = different(plans[nearest], fields)
         words = ", ".join(f"{key} {_brief(before)} → {_brief(now)}" for key, (before, now) in changes.items())
         yield f"{name} differs from {nearest}: {words}"
 
 
-def different(one: Fields, other: Fields) -> dict[str, tuple[Any, Any]]:
+def different(first: Fields, second: Fields) -> dict[str, tuple[Any, Any]]:
     """Returns the fields in which two plans differ, with both values. Missing fields have the value None."""
-    keys = list(dict.fromkeys(itertools.chain(one, other)))
-    return {key: (one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)}
+    keys = list(dict.fromkeys(itertools.chain(first, second)))
+    return {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
 
 
 def _fields(plan: Any, prefix: str = "") -> Fields:
     """Flattens a plan to values by dotted keys. A list of plain values counts as a single value."""
     if isinstance(plan, Mapping):
         items: Any = plan.items()
-    elif isinstance(plan, list) and any(isinstance(each, Mapping | list) for each in plan):
+    elif isinstance(plan, list) and any(isinstance(part, Mapping | list) for part in plan):
         items = enumerate(plan)
     else:
         return {prefix.removesuffix("."): plan}

@@ -1,6 +1,7 @@
 """What tests share: the CPU, strict dtype promotion for our own code, and a small study to vary, archives, a writer."""
 
 import dataclasses
+import gc
 import hashlib
 import importlib.util
 import itertools
@@ -33,6 +34,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Tests that run make are not part of `make test`. Output of commands is buffered, as in most users' shells.
 for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
+
+
+def pytest_collection_finish() -> None:
+    """Takes all modules and tests out of garbage collections, each of which would take a second to look at them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,7 @@ MISTAKES = {
 FINISHED = ["optimizer=sgd,momentum", "batch_size=8,64", "trials=2", "-m"]
 
 
+@pytest.mark.slow  # make check does the same
 def test_imports_point_down() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([command, "--no-cache"], capture_output=True, text=True, check=False)
@@ -84,14 +87,24 @@ def start(folder: Path, *words: str) -> tuple[int, str, set[str]]:
     return done.returncode, first, set(json.loads(imported.read_text()))
 
 
-@pytest.mark.parametrize("command", HELP)
+# One command of each parser, and one of each kind of mistake; the others are slow.
+QUICK = {"sweeps", "sweeps.plan", "sweeps.status", "analysis", "analysis fit", "results", "workloads.prepare"}
+QUICK |= {"taks=digits_fc", "batch_size=many", "task.model.widths=64", "task=webgraph_synthetic als.solver=qrr"}
+
+
+def few(lines: Iterable[str]) -> list[Any]:
+    """Returns command lines as cases; those that are not quick are slow."""
+    return [pytest.param(line, marks=() if line in QUICK else pytest.mark.slow) for line in lines]
+
+
+@pytest.mark.parametrize("command", few(HELP))
 def test_help(command: str, tmp_path: Path) -> None:
     code, first, imported = start(tmp_path, *command.split(), "--help")
     assert code == 0 and first.startswith(HELP[command])
     assert not imported & WITH_TABLES
 
 
-@pytest.mark.parametrize("words", MISTAKES)
+@pytest.mark.parametrize("words", few(MISTAKES))
 def test_a_mistake(words: str, tmp_path: Path) -> None:
     code, first, imported = start(tmp_path, "sweeps", *words.split())
     assert code == 2 and first.startswith(MISTAKES[words])

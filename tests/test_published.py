@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from analysis import measured_layouts
-from analysis.cores import factorizations
+from analysis.cores import measured_factorizations
 from analysis.fitting import curve_fits, extents, fits
 from analysis.fitting.curve_fits import CurveFits
 from results import store
@@ -243,7 +243,7 @@ def test_points_of_the_searches_are_one_curve_of_each_workload() -> None:
 
 
 def test_the_gain_of_the_second_core_is_told_as_it_is() -> None:
-    table = factorizations.table(factorizations.load(RELEASE))
+    table = measured_factorizations.table(measured_factorizations.load(RELEASE))
     seconds = table[table["data"].str.contains("links=10000000")].set_index("cores")["seconds_per_epoch"]
     assert sorted(seconds.index) == [1, 2]
     told = f"Two cores run an ALS epoch {seconds[1] / seconds[2]:.2f} times as fast as one."

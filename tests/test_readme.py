@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import scaling_limits
-from analysis.payoff import answers, subjects, tables
+from analysis.payoff import answer_tables, answers, subjects
 from results import printing
 
 from .newcomer.test_newcomer import environment
@@ -111,7 +111,7 @@ def write_logs(folder: Path) -> None:
 
 def test_the_table_is_the_output_of_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printing, "width", lambda stream: 80)
-    table = tables.as_text(answers.answers(subjects.of_paper("shallue2018"))).partition("\n\n")[0]
+    table = answer_tables.as_text(answers.answers(subjects.of_paper("shallue2018"))).partition("\n\n")[0]
     assert f"    scaling-limits payoff --paper shallue2018\n\n```text\n{table}\n```\n" in README.read_text()
 
 

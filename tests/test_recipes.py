@@ -30,7 +30,7 @@ INSERTED = {
         (REGISTRY, "OPTIMIZERS: dict[str, Optimizer] = {\n"),
     ],
     "sweep": [],
-    "figure": [("analysis/kind_views.py", "    figures={\n")],
+    "figure": [("analysis/kind_views.py", "    source=BATCH,\n    figures={\n")],
     "column": [
         ("results/plans/columns.csv", "studies,physical_cores,int32,physical cores that it could use\n"),
         ("results/plans/schema.py", "from results.plans.study import METRICS\n"),

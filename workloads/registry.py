@@ -45,7 +45,7 @@ GENERATED: dict[str, Callable[..., Any]] = {"webgraph_synthetic": webgraph_synth
 def _flax(options: type[ModelOptions]) -> Callable[..., Model]:
     """Returns a model as a function of its options."""
 
-    @functools.wraps(options)
+    @functools.wraps(options, updated=())
     def model(*arguments: Any, **named: Any) -> Model:
         return options(*arguments, **named).model()
 

@@ -4,10 +4,10 @@ import argparse
 import time
 
 from analysis import output
-from analysis.cores import coverage as of_cores
+from analysis.cores import law_coverage as of_cores
 from analysis.fitting import (
-    coverage as of_fits,
     extent_coverage as of_extents,
+    fit_coverage as of_fits,
     narrowing_simulation as of_narrowing,
     suggestion_simulation as of_suggestions,
 )
@@ -26,10 +26,10 @@ SLOW = ("suggestions",)  # 10 s per data set
 
 def run(options: argparse.Namespace) -> None:
     """Prints one row per scenario."""
-    for name, least in (("datasets", 1), ("seed", 0)):
+    for name, minimum in (("datasets", 1), ("seed", 0)):
         number = getattr(options, name)
-        if number < least:
-            raise BadInput(f"--{name} must be at least {least}, not {number}")
+        if number < minimum:
+            raise BadInput(f"--{name} must be at least {minimum}, not {number}")
     if printing.is_data():  # CSV and JSON hold a single table
         output.print_table(TABLES[options.of or "extents"].run(options.datasets, options.seed, printing.say), str)
         return

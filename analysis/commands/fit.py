@@ -27,10 +27,16 @@ def run(options: argparse.Namespace) -> None:
         named_fits = curve_fits.rows_by_k(fitted, ks, say) if ks else curve_fits.rows(fitted)
         for note in curve_fits.notes_by_k(fitted, options.best_of or ()):
             say(f"note: {note}")
-    then = f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
+    next_command = (
+        f"\nnext: python -m analysis figures --store {quoted(options.store)} --out figures" if options.store else ""
+    )
     if options.checks:
-        output.print_table(fit_tables.checks(*named_fits), lambda: fit_tables.checks_as_text(*named_fits) + then)
+        output.print_table(
+            fit_tables.checks(*named_fits), lambda: fit_tables.checks_as_text(*named_fits) + next_command
+        )
     else:
         nothing = options.assume == "nothing"
         table = fit_tables.table(*named_fits, options.gain, assume_nothing=nothing, report=say)
-        output.print_table(table, lambda: fit_tables.as_text(table, options.gain, assume_nothing=nothing) + then)
+        output.print_table(
+            table, lambda: fit_tables.as_text(table, options.gain, assume_nothing=nothing) + next_command
+        )

@@ -5,7 +5,7 @@ import argparse
 from analysis import output
 from analysis.arguments import requested_target
 from analysis.fitting.extents import GAIN
-from analysis.payoff import answers, subjects, tables
+from analysis.payoff import answer_tables, answers, subjects
 from analysis.payoff.step_times import MEASURED, PUBLISHED
 from analysis.payoff.subjects import Subject
 from results.bad_input import BadInput
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         selected = _of_runs(options)
     files = options.measured, options.predicted
-    found = answers.answers(
+    computed = answers.answers(
         selected,
         options.gain,
         *files,
@@ -40,13 +40,17 @@ def run(options: argparse.Namespace) -> None:
         choosable=bool(options.store),
         report=say,
     )
-    prices = tables.parse_prices(options.price, sorted({answer.device_kind for answer in found} - {""}))
+    prices = answer_tables.parse_prices(options.price, sorted({answer.device_kind for answer in computed} - {""}))
     if options.times:
-        output.print_table(tables.times_table(found, prices), lambda: tables.times_as_text(found, prices))
+        output.print_table(
+            answer_tables.times_table(computed, prices), lambda: answer_tables.times_as_text(computed, prices)
+        )
     else:
-        timed = any(answer.pay_offs for answer in found)
-        then = f"next: python -m analysis payoff {_next_options(options, timed=timed)}"
-        output.print_table(tables.table(found), lambda: f"{tables.as_text(found)}\n\n{then}")
+        timed = any(answer.pay_offs for answer in computed)
+        next_command = f"next: python -m analysis payoff {_next_options(options, timed=timed)}"
+        output.print_table(
+            answer_tables.table(computed), lambda: f"{answer_tables.as_text(computed)}\n\n{next_command}"
+        )
 
 
 def _of_runs(options: argparse.Namespace) -> list[Subject]:
@@ -71,8 +75,8 @@ def _next_options(options: argparse.Namespace, *, timed: bool) -> str:
             value = decimal(value)
         elif name == "gain":
             value = None if value == GAIN else f"{100 * value:g}"
-        for each in value if name == "where" else [value]:
-            if each is not None:
-                words += [f"--{name}", each]
+        for word in value if name == "where" else [value]:
+            if word is not None:
+                words += [f"--{name}", word]
     words += ["--times"] if timed else ["--predicted", "FILE"]
     return " ".join(map(quoted, words))

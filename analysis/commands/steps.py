@@ -7,7 +7,7 @@ import pandas as pd
 from analysis import columns, output, workload_studies
 from analysis.arguments import requested_target
 from analysis.fitting import FEWEST_BATCH_SIZES, confirmations
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results.bad_input import BadInput
 from results.plans.study import RERUNS, decimal
 from results.printing import quoted, say
@@ -17,18 +17,18 @@ from results.rules.answers import MINIMUM, Rule
 def run(options: argparse.Namespace) -> None:
     """Prints one row per study and target."""
     request, rule = requested_target(options), _rule(options)
-    overview, target = steps.load(options.store, request, rule)
+    overview, target = steps_to_target.load(options.store, request, rule)
     notes: list[str] = []
     if options.rule == "released":
-        overview, notes = steps.without_pruned(overview, target, "--rule released")
-    table = steps.add_best(steps.table(overview, target), overview)
-    notes += steps.notes(overview, table, target)
+        overview, notes = steps_to_target.without_pruned(overview, target, "--rule released")
+    table = steps_to_target.add_best(steps_to_target.table(overview, target), overview)
+    notes += steps_to_target.notes(overview, table, target)
     table = confirmations.add_confirmed(table, overview if options.rule == "minimum" else None)
     table = workload_studies.add_distinctions(table, overview)
     for note in notes:
         say(f"note: {note}")
     shown = table[[*columns.STEPS, *columns.CONFIRMED, *columns.BEST, *columns.UNIT, *columns.DIFFERS]]
-    output.print_table(shown, lambda: f"{steps.as_text(table, rule)}\n\n{_next(options, table)}")
+    output.print_table(shown, lambda: f"{steps_to_target.as_text(table, rule)}\n\n{_next(options, table)}")
 
 
 def _next(options: argparse.Namespace, table: pd.DataFrame) -> str:

@@ -13,5 +13,5 @@ def run(options: argparse.Namespace) -> None:
     if options.budget is not None and not options.budget > 0:
         raise BadInput(f"--budget must be a number of device-hours above 0, not {options.budget:g}")
     target = requested_target(options)
-    found = next_runs.of_store(options.store, target, options.where, options.budget, options.gain, say)
-    output.print_table(next_runs.table(found), lambda: next_runs.as_text(found))
+    suggestions = next_runs.of_store(options.store, target, options.where, options.budget, options.gain, say)
+    output.print_table(next_runs.table(suggestions), lambda: next_runs.as_text(suggestions))

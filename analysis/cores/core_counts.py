@@ -12,7 +12,7 @@ import pandas as pd
 from analysis import text, workload_studies
 from analysis.columns import CORE_COUNTS as COLUMNS, TIMES
 from analysis.cores import scaling
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.workload_studies import shared_plan
 
 UNKNOWNS = (
@@ -74,7 +74,7 @@ class CoreCurve:
 
     @property
     def reason(self) -> str:
-        """Notes for the user on the fit, or on why there is none."""
+        """Notes for the user on the fit, or the reason why the data do not support one."""
         notes = [self.distinction] if self.distinction else []
         if self.emulated:
             counts = ", ".join(str(study.study.cores) for study in self.emulated)
@@ -162,8 +162,8 @@ def _row(curve: CoreCurve) -> dict[str, Any]:
 
 def fits(studies: Sequence[MeasuredFactorization]) -> tuple[pd.DataFrame, str]:
     """Returns a table of all curves' fits, and the same table formatted as text."""
-    every = curves(studies)
-    return table(every), as_text(every)
+    core_curves = curves(studies)
+    return table(core_curves), as_text(core_curves)
 
 
 def as_text(curves: Sequence[CoreCurve]) -> str:

@@ -54,21 +54,21 @@ def region(cores: np.ndarray, seconds: np.ndarray, noise: float) -> Region:
 
 
 def _scaled(cores: np.ndarray, seconds: np.ndarray, scale: np.ndarray, noise: float) -> Region:
-    most = float(cores.max())
-    shares = terms(cores, most) / scale[:, None]
+    largest = float(cores.max())
+    shares = terms(cores, largest) / scale[:, None]
     unit = shares.max(axis=0)
-    return Region(float(cores.min()), most, shares / unit, unit, seconds / scale, noise)
+    return Region(float(cores.min()), largest, shares / unit, unit, seconds / scale, noise)
 
 
-def terms(cores: np.ndarray, most: float) -> np.ndarray:
+def terms(cores: np.ndarray, core_count: float) -> np.ndarray:
     """Returns the seconds that one second of each term adds to an epoch on ``cores``: ``float64[*cores.shape, 6]``.
 
     The terms of the law are serial, parallel / c and communication · (c − 1). The law may lack two kinds of terms. One
     is communication in log2 c rounds, used by recursive halving and doubling. The other is a jump beyond half of the
     ``most`` cores, due to a second memory. The jump adds either a constant time or a part of the parallel work.
     """
-    beyond = (cores > most / 2) * 1.0
-    return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), beyond, beyond / cores]).T
+    in_second_half = (cores > core_count / 2) * 1.0
+    return np.array([cores**0, 1 / cores, cores - 1, np.log2(cores), in_second_half, in_second_half / cores]).T
 
 
 def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
@@ -79,10 +79,10 @@ def best(points: Region, chosen: list[int]) -> tuple[np.ndarray, float]:
 
 def of_time(points: Region, i: int, best: float) -> tuple[float, float]:
     """Returns the range of the i-th time (a share) within the region, which contains ``best``."""
-    others = np.delete(points.shares, i, axis=1)
+    other_shares = np.delete(points.shares, i, axis=1)
 
     def excess(value: float) -> float:
-        return _misfit(points, others, value * points.shares[:, i]) - points.bound
+        return _misfit(points, other_shares, value * points.shares[:, i]) - points.bound
 
     low = 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, best, rtol=_PRECISION))
     # The end is unknown, so double the value until it is passed.

@@ -103,18 +103,19 @@ def fit(cores: np.ndarray, seconds: np.ndarray, spread: float) -> LawFit:
     count, seconds = np.asarray(cores, np.float64), np.asarray(seconds, np.float64)
     longest = float(seconds.max())
     points = regions.region(count, seconds / longest, float(np.hypot(spread, BETWEEN_RUNS)))
-    shares, least = regions.best(points, LAW)
+    shares, least_misfit = regions.best(points, LAW)
     shares[shares < NEGLIGIBLE] = 0.0
-    points = points._replace(bound=least + _margin(least, len(count) - len(LAW)))
+    points = points._replace(bound=least_misfit + _margin(least_misfit, len(count) - len(LAW)))
     ends = [(share, *regions.of_time(points, i, share)) for i, share in enumerate(shares.tolist())]
     serial, parallel, communication = (
-        Interval(*(share / unit * longest for share in each)) for each, unit in zip(ends, points.unit, strict=False)
+        Interval(*(share / unit * longest for share in interval_ends))
+        for interval_ends, unit in zip(ends, points.unit, strict=False)
     )
     best = _critical(points.fewest, *(shares / points.unit[LAW]).tolist())
     verdict, critical = _verdict(Interval(best, *regions.of_cores(points, best)), count)
     fastest = max(1.0, math.sqrt(parallel.best / communication.best)) if communication.best > 0 else math.inf
     slows = regions.best(points, LAW[:2])[1] > points.bound
-    misfit = _misfit(points, least, int(np.count_nonzero(shares)))
+    misfit = _misfit(points, least_misfit, int(np.count_nonzero(shares)))
     return LawFit(serial, parallel, communication, critical, verdict, fastest, slows, misfit)
 
 
@@ -132,27 +133,27 @@ def spread(epochs: Sequence[np.ndarray]) -> float:
     return float(np.sqrt(np.pi / 2) * np.concatenate(sizes).mean())
 
 
-def _margin(least: float, free: int) -> float:
-    """Returns how far misfits in the region may exceed the ``least`` misfit, given ``free`` degrees of freedom."""
+def _margin(least_misfit: float, free: int) -> float:
+    """Returns how far misfits in the region may exceed ``least_misfit``, given ``free`` degrees of freedom."""
     if free == 0:
         return float(chdtri(1, 1 - LEVEL_UNSEEN))
-    return float(chdtri(1, 1 - LEVEL)) * max(1.0, least / free)
+    return float(chdtri(1, 1 - LEVEL)) * max(1.0, least_misfit / free)
 
 
-def _misfit(points: Region, least: float, positive: int) -> Misfit:
-    """Returns the kind of misfit. Compares the ``least`` misfit to fits with one additional term, and to noise.
+def _misfit(points: Region, least_misfit: float, positive: int) -> Misfit:
+    """Returns the kind of misfit. Compares ``least_misfit`` to fits with one additional term, and to noise.
 
     Args:
       points: points to which the law was fitted.
-      least: the law's misfit.
+      least_misfit: the law's misfit.
       positive: number of terms in the law with a positive time.
     """
-    gains = {name: least - regions.best(points, [*LAW, term])[1] for name, term in LACKING.items()}
+    gains = {name: least_misfit - regions.best(points, [*LAW, term])[1] for name, term in LACKING.items()}
     likeliest = max(gains, key=lambda name: gains[name])
     if gains[likeliest] > chdtri(1, 2 * CHANCE):  # a term cannot be negative: half the chance is on this side
         return likeliest
     free = len(points.shares) - positive
-    return "scatter" if free > 0 and least > chdtri(free, CHANCE) else "none"
+    return "scatter" if free > 0 and least_misfit > chdtri(free, CHANCE) else "none"
 
 
 def _critical(fewest: float, serial: float, parallel: float, communication: float) -> float:
@@ -171,6 +172,6 @@ def _critical(fewest: float, serial: float, parallel: float, communication: floa
 
 def _verdict(critical: Interval, cores: np.ndarray) -> tuple[Verdict, Interval]:
     """Returns the verdict that an interval supports, given the measured core counts."""
-    least, most = float(cores.min()), float(cores.max())
-    verdict = text.verdict(critical.low >= least, critical.high <= most)
-    return verdict, critical._replace(low=min(critical.low, most)) if verdict == "at_least" else critical
+    fewest, largest = float(cores.min()), float(cores.max())
+    verdict = text.verdict(critical.low >= fewest, critical.high <= largest)
+    return verdict, critical._replace(low=min(critical.low, largest)) if verdict == "at_least" else critical

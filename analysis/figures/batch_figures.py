@@ -14,7 +14,7 @@ from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
-from analysis.plotting import draw, verdicts
+from analysis.plotting import draw, verdict_marks
 from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 from results.aliases import Strings
@@ -28,16 +28,19 @@ LINE, BENEATH, ROOM = 0.17, 0.42, 1.02
 
 def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one picture per curve, with points, fits, bands, regimes, *pays up to* and critical batch sizes."""
-    for one in curves:
-        curve = one.curve
-        if not one.drawable:
-            yield Skipped(f"steps_to_target of {workload_title(curve)}, {goal(curve)}", one.why_nothing)
+    for line in curves:
+        curve = line.curve
+        if not line.drawable:
+            yield Skipped(f"steps_to_target of {workload_title(curve)}, {goal(curve)}", line.why_nothing)
             continue
-        subtitle = f"{_headline(one)}\n{_subtitle([one], [curve.distinction])}"
-        both = one.confirmed is not None
-        strips = sum(each.points_fit.fit is not None for each in verdicts.label_fits(one.selected, one.confirmed))
+        subtitle = f"{_headline(line)}\n{_subtitle([line], [curve.distinction])}"
+        both = line.confirmed is not None
+        strips = sum(
+            label_fit.points_fit.fit is not None
+            for label_fit in verdict_marks.label_fits(line.selected, line.confirmed)
+        )
         figure, ax = axes(workload_title(curve), subtitle, strips=strips, below=ROOM if both else 0)
-        draw_curve(ax, one)
+        draw_curve(ax, line)
         options = {}
         if both:
             beneath = (-0.1, -BENEATH / (ax.get_position().height * figure.get_figheight()))
@@ -47,28 +50,28 @@ def steps_to_target(curves: Sequence[CurveFits]) -> Pictures:
         yield Picture((*names, curve.distinction) if curve.distinction else names, figure)
 
 
-def draw_curve(ax: Axes, one: CurveFits) -> None:
+def draw_curve(ax: Axes, curve: CurveFits) -> None:
     """Draws selected and confirmed steps to target, with the fit, band, regimes and answers."""
-    points = one.selected.points
-    missed, budgets = list(one.missed), list(one.missed.values())
-    heights = [*draw.heights(points), *budgets, *confirmations.heights(one.confirmations)]
-    rows = 1 if one.confirmed is None else 2
-    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights, one.curve.unit, rows=rows)
+    points = curve.selected.points
+    missed, budgets = list(curve.missed), list(curve.missed.values())
+    heights = [*draw.heights(points), *budgets, *confirmations.heights(curve.confirmations)]
+    rows = 1 if curve.confirmed is None else 2
+    draw.batch_size_axes(ax, [*points.batch_size, *missed], heights, curve.curve.unit, rows=rows)
     draw.measurements(ax, points, draw.SELECTED)
     if missed:
         draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
-    both = one.confirmed is not None
-    fit = one.selected.fit
+    both = curve.confirmed is not None
+    fit = curve.selected.fit
     examples = fit.e_min if fit else float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
-    _fit(ax, one.selected, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
-    if one.confirmed is not None:
-        draw.repeated_medians(ax, one.confirmations, draw.CONFIRMED)
-        again = one.confirmed.fit
+    _fit(ax, curve.selected, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
+    if curve.confirmed is not None:
+        draw.repeated_medians(ax, curve.confirmations, draw.CONFIRMED)
+        confirmed_fit = curve.confirmed.fit
         label = "confirmed: median, range, and fit"
-        _fit(ax, one.confirmed, draw.CONFIRMED, again.e_min if again else None, label, both=True)
-    labelled = verdicts.label_fits(one.selected, one.confirmed)
-    verdicts.regime_spans(ax, labelled)
-    verdicts.answers(ax, labelled)
+        _fit(ax, curve.confirmed, draw.CONFIRMED, confirmed_fit.e_min if confirmed_fit else None, label, both=True)
+    labelled = verdict_marks.label_fits(curve.selected, curve.confirmed)
+    verdict_marks.regime_spans(ax, labelled)
+    verdict_marks.answers(ax, labelled)
 
 
 def _fit(ax: Axes, points_fit: PointsFit, style: Style, examples: float | None, label: str, *, both: bool) -> None:
@@ -90,14 +93,14 @@ def optimizers(curves: Sequence[CurveFits]) -> Pictures:
     for names, group in curve_fits.comparable_groups(curves, "optimizer", "targets"):
         workload = f"{group[0].curve.dataset} · {group[0].curve.model}"
         what = f"optimizers of {workload}, {' · '.join([goal(group[0].curve), *names[4:]])}"
-        lines = [one for one in group if one.drawable]
-        if len({one.curve.optimizer for one in lines}) < 2:
+        lines = [curve for curve in group if curve.drawable]
+        if len({line.curve.optimizer for line in lines}) < 2:
             yield Skipped(what, "fewer than two optimizers have a curve")
             continue
-        for one in group:
-            if not one.drawable:
-                yield Skipped(f"{one.curve.optimizer} among {what}", one.why_nothing)
-        draw_all = _side_by_side if any(one.confirmed for one in lines) else _alone
+        for curve in group:
+            if not curve.drawable:
+                yield Skipped(f"{curve.curve.optimizer} among {what}", curve.why_nothing)
+        draw_all = _side_by_side if any(line.confirmed for line in lines) else _alone
         yield Picture(names, draw_all(workload, _subtitle(lines, names[4:]), lines, _entries(lines, *names[4:])))
 
 
@@ -126,41 +129,51 @@ def _side_by_side(workload: str, subtitle: str, lines: Sequence[CurveFits], entr
     both[1].set_ylabel("")
     options: Look = {"ncols": 2, "loc": "upper left", "alignment": "left", "columnspacing": 2.4}
     box = both[0].get_position()
-    at = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
+    anchor = (box.x0 - 0.045, box.y0 - (BENEATH + 0.05) / figure.get_figheight())
     title = f"{RING}; open triangle: the median of the reruns never reached the target"
-    keep_inside(figure.legend(handles=entries, title=title, bbox_to_anchor=at, borderaxespad=0, **options))
+    keep_inside(figure.legend(handles=entries, title=title, bbox_to_anchor=anchor, borderaxespad=0, **options))
     return figure
 
 
 def _limits(ax: Axes, lines: Sequence[CurveFits]) -> None:
-    every = [one.selected.points for one in lines]
-    heights = [steps for points in every for steps in draw.heights(points)]
-    heights += [steps for one in lines for each in one.confirmations for steps in each.median if 0 < steps < np.inf]
-    draw.batch_size_axes(ax, [size for points in every for size in points.batch_size], heights, lines[0].curve.unit)
+    all_points = [line.selected.points for line in lines]
+    heights = [steps for points in all_points for steps in draw.heights(points)]
+    heights += [
+        steps
+        for line in lines
+        for confirmation in line.confirmations
+        for steps in confirmation.median
+        if 0 < steps < np.inf
+    ]
+    draw.batch_size_axes(
+        ax, [size for points in all_points for size in points.batch_size], heights, lines[0].curve.unit
+    )
 
 
 def _all(ax: Axes, lines: Sequence[CurveFits], name: str) -> None:
     """Draws either the selected or the confirmed answers of all optimizers."""
-    for one, style in zip(lines, draw.styles(), strict=False):
-        points_fit = one.selected if name == SELECTED else one.confirmed
+    for line, style in zip(lines, draw.styles(), strict=False):
+        points_fit = line.selected if name == SELECTED else line.confirmed
         if points_fit is None:
             continue
         if name == SELECTED:
             draw.measurements(ax, points_fit.points, style)
         else:
-            draw.repeated_medians(ax, one.confirmations, style, bars=False)
+            draw.repeated_medians(ax, line.confirmations, style, bars=False)
         if points_fit.fit:
             draw.fit_line(ax, points_fit.fit, style)
             draw.ring(ax, points_fit, style)
 
 
-def _entries(lines: Sequence[CurveFits], above: str = "") -> list[Line2D]:
-    """Returns legend entries with *pays up to*. Distinctions already in the title (``above``) are omitted."""
+def _entries(lines: Sequence[CurveFits], title_words: str = "") -> list[Line2D]:
+    """Returns legend entries with *pays up to*. Distinctions already in ``title_words`` are omitted."""
     entries = []
-    for one, style in zip(lines, draw.styles(), strict=False):
-        apart = [words for words in one.curve.distinction.split(", ") if words and words not in above.split(", ")]
-        name = one.curve.optimizer + (f" ({', '.join(apart)})" if apart else "")
-        entries.append(draw.legend_entry(style, f"{name}: {fits.both_in_words(one.selected, one.confirmed)}"))
+    for line, style in zip(lines, draw.styles(), strict=False):
+        distinctions = [
+            words for words in line.curve.distinction.split(", ") if words and words not in title_words.split(", ")
+        ]
+        name = line.curve.optimizer + (f" ({', '.join(distinctions)})" if distinctions else "")
+        entries.append(draw.legend_entry(style, f"{name}: {fits.both_in_words(line.selected, line.confirmed)}"))
     return entries
 
 
@@ -191,21 +204,21 @@ def file_names(curve: Curve) -> Strings:
     return curve.dataset, curve.model, curve.optimizer, curve.target.metric, decimal(curve.target.value)
 
 
-def _headline(one: CurveFits) -> str:
+def _headline(curve: CurveFits) -> str:
     """Describes how far doubling pays off and stays efficient, by the selected and the confirmed answers."""
-    pays, efficient = one.selected.extents_in_words
-    if one.confirmed is None:
+    pays, efficient = curve.selected.extents_in_words
+    if curve.confirmed is None:
         return f"pays up to {pays}\nefficient up to {efficient}"
-    again = one.confirmed.extents_in_words
-    both = fits.join_answers(pays, again[0]), fits.join_answers(efficient, again[1])
+    confirmed_words = curve.confirmed.extents_in_words
+    both = fits.join_answers(pays, confirmed_words[0]), fits.join_answers(efficient, confirmed_words[1])
     return "pays up to: {}\nefficient up to: {}".format(*both)
 
 
-def _subtitle(lines: Sequence[CurveFits], more: Sequence[str]) -> str:
+def _subtitle(lines: Sequence[CurveFits], further_words: Sequence[str]) -> str:
     """Returns the subtitle: the target, the number of trials per point, and whether trials were pruned."""
-    counts = sorted({one.selected.points.trials for one in lines if one.selected.points.trials})
+    counts = sorted({line.selected.points.trials for line in lines if line.selected.points.trials})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
     best = f"best of {span} {'trial' if counts[-1] == 1 else 'trials'}"
-    cut = pages.pruning_words([one.curve.pruned for one in lines])
-    shown = " · ".join([goal(lines[0].curve), best, cut, *filter(None, more)])
+    cut = pages.pruning_words([line.curve.pruned for line in lines])
+    shown = " · ".join([goal(lines[0].curve), best, cut, *filter(None, further_words)])
     return textwrap.shorten(shown, CHARACTERS_ACROSS * 4 // 3, placeholder=" …")

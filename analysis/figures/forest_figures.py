@@ -50,16 +50,16 @@ class Row(NamedTuple):
 
 def of_paper() -> Pictures:
     """Yields one picture of all workloads published in the paper, sorted by batch size. The largest is at the top."""
-    found = answers.answers(subjects.of_paper(SOURCE))
-    yield Picture((SOURCE,), _picture(rows(found), found[0].gain))
+    computed = answers.answers(subjects.of_paper(SOURCE))
+    yield Picture((SOURCE,), _picture(rows(computed), computed[0].gain))
 
 
-def rows(found: Sequence[Answer]) -> list[Row]:
+def rows(computed: Sequence[Answer]) -> list[Row]:
     """Returns the rows, sorted by increasing batch size. Answers without a lower end are omitted."""
     points = published_numbers.points(SOURCE)
     titles = dict(zip(zip(points["dataset"], points["model"], strict=True), points["panel"], strict=True))
     made = []
-    for answer in found:
+    for answer in computed:
         names, curve = answer.subject.names, answer.subject.curve
         if answer.pays.verdict not in ("identified", "at_least") or curve is None:
             continue

@@ -39,17 +39,17 @@ def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields one picture per model and engine: seconds per step against bytes sent per device, by redundancy."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
-        sent = np.array([one.number("wire_bytes") for one in members])
+        sent = np.array([layout.number("wire_bytes") for layout in members])
         if not np.isfinite(seconds).any():
             yield Skipped(title, "step times were neither predicted nor measured")
             continue
         figure, ax = axes(f"Cost of a step: {title}", f"{how} against bytes sent, by redundancy", beside=True)
         _scatter(ax, sent / 1e6, seconds * 1e3, members)
-        least = max(1e-3, float(np.min(sent[sent > 0], initial=1e6)) / 1e6)
-        ax.set_xscale("symlog", linthresh=least / 2, linscale=0.2)
-        decades = 10.0 ** np.arange(math.floor(math.log10(least)), math.log10(max(sent.max() / 1e6, least)) + 1)
+        smallest = max(1e-3, float(np.min(sent[sent > 0], initial=1e6)) / 1e6)
+        ax.set_xscale("symlog", linthresh=smallest / 2, linscale=0.2)
+        decades = 10.0 ** np.arange(math.floor(math.log10(smallest)), math.log10(max(sent.max() / 1e6, smallest)) + 1)
         ticks = np.outer(decades, (1, 2, 5)).ravel()
-        ax.xaxis.set_major_locator(FixedLocator([0, *ticks[ticks >= least / 2]]))
+        ax.xaxis.set_major_locator(FixedLocator([0, *ticks[ticks >= smallest / 2]]))
         ax.xaxis.set_minor_locator(NullLocator())
         _finish(ax, "counted MB sent per device and step", f"{how}, ms")
         _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
@@ -60,9 +60,9 @@ def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields seconds per step against bytes held per device, with the Pareto front."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
-        held = np.array([one.number("peak_bytes") for one in members])
-        known = np.isfinite(seconds) & np.isfinite(held)
-        if not known.any():
+        held = np.array([layout.number("peak_bytes") for layout in members])
+        finite = np.isfinite(seconds) & np.isfinite(held)
+        if not finite.any():
             yield Skipped(title, "step times were neither predicted nor measured")
             continue
         figure, ax = axes(f"Memory against time: {title}", f"{how} against bytes held; line: Pareto front", beside=True)
@@ -91,20 +91,20 @@ def pareto_front(memory: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields predicted against measured seconds per step, with the spread of layouts that differ only in axis names."""
-    timed = [one for one in layouts if math.isfinite(one.number("step_seconds"))]
+    timed = [layout for layout in layouts if math.isfinite(layout.number("step_seconds"))]
     if not timed:
         yield Skipped("predicted against measured", "no step was timed. Use engine=device.")
         return
     for title, names, members in groups(timed):
         said, seconds = (
-            np.array([one.number(f"{name}step_seconds") for one in members]) for name in ("predicted_", "")
+            np.array([layout.number(f"{name}step_seconds") for layout in members]) for name in ("predicted_", "")
         )
         band = noise(members)
         goal = f"predicted for {members[0].row['hardware']}; the ranking matters, a constant factor does not"
         figure, ax = axes(f"Predicted and measured: {title}", goal, beside=True)
         _scatter(ax, said * 1e3, seconds * 1e3, members)
-        for one, x, y in zip(members, said, seconds, strict=True):
-            ends = [one.number(f"step_seconds_{end}") * 1e3 for end in ("low", "high")]
+        for layout, x, y in zip(members, said, seconds, strict=True):
+            ends = [layout.number(f"step_seconds_{end}") * 1e3 for end in ("low", "high")]
             ax.plot([x * 1e3] * 2, ends, color=INK, linewidth=0.8, zorder=1.5)
             if band:
                 ax.plot([x * 1e3] * 2, [y * 1e3 / band, y * 1e3 * band], color="#CCCCCC", linewidth=5, zorder=1)
@@ -117,15 +117,17 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
     """Returns the largest ratio of measured seconds between layouts that differ only in axis names, or None."""
-    twins = [[one.number("step_seconds") for one in own] for own in grouped(layouts, canonical).values()]
-    return max((max(own) / min(own) for own in twins if len(own) > 1), default=None)
+    twins = [
+        [layout.number("step_seconds") for layout in twin_group] for twin_group in grouped(layouts, canonical).values()
+    ]
+    return max((max(twin_group) / min(twin_group) for twin_group in twins if len(twin_group) > 1), default=None)
 
 
-def canonical(one: MeasuredLayout) -> Strings:
+def canonical(layout: MeasuredLayout) -> Strings:
     """Returns the mesh and the layout with mesh axes renamed to their positions."""
-    sizes = [pair.split(":") for pair in one.study.mesh.split(";")]
+    sizes = [pair.split(":") for pair in layout.study.mesh.split(";")]
     place = {name: str(i) for i, (name, _) in enumerate(sizes)}
-    pairs = [pair.split(":") for pair in one.study.layout.split(";") if pair]
+    pairs = [pair.split(":") for pair in layout.study.layout.split(";") if pair]
     return (*(size for _, size in sizes), *sorted(f"{axis}:{place.get(over, over)}" for axis, over in pairs))
 
 
@@ -159,8 +161,8 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     figure, ax = axes("Predictions of published steps", goal)
     ax.axhspan(1 / RANGES[DENSE], RANGES[DENSE], color=INK, alpha=0.08, linewidth=0)
     ax.axhline(1.0, color=INK, linewidth=0.8)
-    for style, (chip, own) in zip(draw.styles(), table.groupby("chip", sort=True), strict=False):
-        _dots(ax, own["chips"], own["ratio"], style, f"{chip}: {len(own)} rows")
+    for style, (chip, chip_rows) in zip(draw.styles(), table.groupby("chip", sort=True), strict=False):
+        _dots(ax, chip_rows["chips"], chip_rows["ratio"], style, f"{chip}: {len(chip_rows)} rows")
     mixed = table[table["set"].isin([MIXTURE, GPU_MIXTURE])]
     ring: Look = {"marker": "o", "facecolors": "none", "edgecolors": INK, "s": 80, "linewidth": 0.9, "zorder": 3}
     ax.scatter(mixed["chips"], mixed["ratio"], **ring)
@@ -178,10 +180,10 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
 
 def _rows(ax: Axes, table: pd.DataFrame, across: pd.Series, up: pd.Series) -> None:
     """Draws published rows, with one style per source, device and model. Marks inconsistent and uncompiled rows."""
-    for style, ((source, hardware, model), own) in zip(
+    for style, ((source, hardware, model), model_rows) in zip(
         draw.styles(), table.groupby(["source", "hardware", "model"], sort=False), strict=False
     ):
-        _dots(ax, across[own.index], up[own.index], style, f"{SOURCES[str(source)]} {hardware} {model}")
+        _dots(ax, across[model_rows.index], up[model_rows.index], style, f"{SOURCES[str(source)]} {hardware} {model}")
     for rows, marks in (
         (table["doubt"].notna(), {"marker": "o", "facecolors": "none", "edgecolors": INK}),
         (table["compiled"] == "no", {"marker": "x", "color": INK}),
@@ -199,38 +201,38 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, Strings, list[M
       The title, the parts of the file name and the members of each group.
     """
 
-    def key_of(one: MeasuredLayout) -> Strings:
-        study = one.study
-        names = (study.labels.model, study.engine, str(study.device_count), str(one.row["hardware"]))
+    def key_of(layout: MeasuredLayout) -> Strings:
+        study = layout.study
+        names = (study.labels.model, study.engine, str(study.device_count), str(layout.row["hardware"]))
         return (*names, str(sorted(study.model_options.items())))
 
     return [
         (f"{key[0]} on {key[2]} devices, {'timed' if key[1] == DEVICE else key[1]}", key[:-1], members)
-        for key, members in sorted(grouped([one for one in layouts if not one.refused], key_of).items())
+        for key, members in sorted(grouped([layout for layout in layouts if not layout.refused], key_of).items())
     ]
 
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
     """Returns seconds per step and a description. They are measured if all layouts were timed, else predicted."""
-    measured = np.array([one.number("step_seconds") for one in members])
+    measured = np.array([layout.number("step_seconds") for layout in members])
     if np.isfinite(measured).all():
         return measured, "measured step"
-    times = np.array([one.number("predicted_step_seconds") for one in members])
-    scaled = " (scaled to measured steps)" if any(one.number("predicted_anchors") > 0 for one in members) else ""
+    times = np.array([layout.number("predicted_step_seconds") for layout in members])
+    scaled = " (scaled to measured steps)" if any(layout.number("predicted_anchors") > 0 for layout in members) else ""
     return times, f"step predicted for {members[0].row['hardware']}{scaled}"
 
 
-def split_of(one: MeasuredLayout) -> str:
+def split_of(layout: MeasuredLayout) -> str:
     """Returns the name of the ``SPLITS`` interval that contains the redundancy."""
-    return next(name for _, high, name in SPLITS if one.number("redundancy") < high)
+    return next(name for _, high, name in SPLITS if layout.number("redundancy") < high)
 
 
 def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, members: Sequence[MeasuredLayout]) -> None:
-    split = np.array([split_of(one) for one in members])
+    split = np.array([split_of(layout) for layout in members])
     for (_, _, name), style in zip(SPLITS, draw.STYLES, strict=False):
-        own = split == name
-        if own.any():
-            _dots(ax, x[own], y[own], style, name, size=34)
+        selected = split == name
+        if selected.any():
+            _dots(ax, x[selected], y[selected], style, name, size=34)
 
 
 def _dots(ax: Axes, x: ArrayLike, y: ArrayLike, style: Style, label: str, size: float = 26) -> None:
@@ -258,7 +260,7 @@ def _finish(ax: Axes, across: str, up: str) -> None:
 def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout]) -> None:
     """Lists the first layouts next to the picture."""
     named = members[:NAMED]
-    lines = [f"{one.study.mesh}\n  {_folded(one.study.layout_label)}" for one in named]
+    lines = [f"{layout.study.mesh}\n  {_folded(layout.study.layout_label)}" for layout in named]
     head = f"{heading} ({len(named)} of {len(members)}):" if len(named) < len(members) else f"{heading}:"
     ax.text(1.03, 0.62, "\n".join([head, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
 

@@ -61,8 +61,8 @@ def draw_study(commit: Commit, target: Target) -> Pictures:
     figure, ax = axes(title, goal, beside=True)
     _axes(ax, rows, target)
     for some, look in ((search, TRIAL), (repeats, REPEAT)):
-        for _, own in some.groupby("trial"):
-            ax.plot(own["step"], own[target.metric], **look)
+        for _, trial_rows in some.groupby("trial"):
+            ax.plot(trial_rows["step"], trial_rows[target.metric], **look)
     lost = _lost(search, target.metric)
     ax.plot(lost["step"], lost[target.metric].clip(upper=0.98 * ax.get_ylim()[1]), **LOST)
     best = best_so_far(search, target.metric)

@@ -25,17 +25,19 @@ def of_curves(curves: Sequence[CurveFits]) -> Pictures:
     """
     for names, group in comparable_groups(curves, "optimizer", "targets"):
         title, goal = " · ".join(names[:2]), " · ".join([" ≤ ".join(names[2:4]), *names[4:]])
-        found = [(one.curve.optimizer, fits.narrowed(one.selected.points)) for one in group]
-        known = [(optimizer, widths) for optimizer, widths in found if widths and np.isfinite(widths).any()]
-        if not known:
+        all_widths = [(curve.curve.optimizer, fits.narrowed(curve.selected.points)) for curve in group]
+        finite_widths = [
+            (optimizer, widths) for optimizer, widths in all_widths if widths and np.isfinite(widths).any()
+        ]
+        if not finite_widths:
             yield Skipped(f"narrowing of {title}, {goal}", "no curve has two ends and 8 trials per batch size")
             continue
         heading = f"Width of the 90 % intervals after more trials · {title}"
-        figure, panels = picture.panels(heading, goal, (1, 1), below=PER_ROW * len(known))
-        styles = draw.styles_of(len(known), ordered=False)
-        highest = max(np.nanmax(widths) for _, widths in known)
+        figure, panels = picture.panels(heading, goal, (1, 1), below=PER_ROW * len(finite_widths))
+        styles = draw.styles_of(len(finite_widths), ordered=False)
+        highest = max(np.nanmax(widths) for _, widths in finite_widths)
         for i, (ax, name) in enumerate(zip(panels, NAMES, strict=True)):
-            _panel(ax, name, [(optimizer, widths[i]) for optimizer, widths in known], styles)
+            _panel(ax, name, [(optimizer, widths[i]) for optimizer, widths in finite_widths], styles)
             ax.set_ylim(0, 1.08 * highest)
         yield Picture(names, figure)
 

@@ -58,22 +58,24 @@ def shared_words(workloads: Sequence[WorkloadStudies]) -> str:
 
 
 def _shared(workloads: Sequence[WorkloadStudies]) -> list[str]:
-    values = [list(dict.fromkeys(getattr(one, field) for one in workloads)) for field in FIELDS]
-    return [own[0] for own in values if len(own) == 1]
+    values = [list(dict.fromkeys(getattr(workload, field) for workload in workloads)) for field in FIELDS]
+    return [names[0] for names in values if len(names) == 1]
 
 
-def panel_title(workloads: Sequence[WorkloadStudies], one: WorkloadStudies) -> str:
-    """Returns the panel title for ``one``: the names that distinguish it from the other workloads."""
-    differing = [getattr(one, field) for field in FIELDS if len({getattr(other, field) for other in workloads}) > 1]
-    return " · ".join(filter(None, [*differing, one.distinction])) or one.title
+def panel_title(workloads: Sequence[WorkloadStudies], workload: WorkloadStudies) -> str:
+    """Returns the panel title for ``workload``: the names that distinguish it from the other workloads."""
+    differing = [
+        getattr(workload, field) for field in FIELDS if len({getattr(workload, field) for workload in workloads}) > 1
+    ]
+    return " · ".join(filter(None, [*differing, workload.distinction])) or workload.title
 
 
 def trial_counts(lines: Sequence[CurveFits]) -> str:
     """Returns the subtitle with the number of trials per point, the rule, and whether trials were pruned."""
-    counts = sorted({one.selected.points.trials or 0 for one in lines})
+    counts = sorted({line.selected.points.trials or 0 for line in lines})
     span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
     which = "COMPLETE trials" if lines[0].curve.rule.strict else "trials"
-    return f"best of {span} {which} at every batch size, {pruning_words([one.curve.pruned for one in lines])}"
+    return f"best of {span} {which} at every batch size, {pruning_words([line.curve.pruned for line in lines])}"
 
 
 def pruning_words(pruned: Sequence[bool]) -> str:
@@ -85,5 +87,5 @@ def pruning_words(pruned: Sequence[bool]) -> str:
 
 def stops_at(workload: WorkloadStudies, metric: str) -> float | None:
     """Returns the value at which a workload's trials stop: that of its only target if it has this metric, else None."""
-    own = workload.commits[0].study.search.targets
-    return own[0].value if len(own) == 1 and own[0].metric == metric else None
+    targets = workload.commits[0].study.search.targets
+    return targets[0].value if len(targets) == 1 and targets[0].metric == metric else None

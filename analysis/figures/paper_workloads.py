@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from analysis import workload_studies
-from analysis.figures.definitions import PaperLine
+from analysis.figures.paper_lines import PaperLine
 from analysis.fitting import curve_fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.curves import TrialFilter

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis.cores import core_counts
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting.curve_fits import CurveFits
 from analysis.payoff import answers, subjects, time_to_target
 from analysis.payoff.answers import Answer
@@ -39,10 +39,10 @@ def of_factorizations(studies: Sequence[MeasuredFactorization]) -> Pictures:
     return pictures(answers.answers(subjects.of_core_curves(core_counts.curves(studies))), "payoff_cores")
 
 
-def pictures(found: Iterable[Answer], what: str = "payoff") -> Pictures:
+def pictures(computed: Iterable[Answer], what: str = "payoff") -> Pictures:
     """Yields one picture for each answer that has times for at least two device counts."""
     drawn = 0
-    for answer in found:
+    for answer in computed:
         if max((len(pay_off.devices) for pay_off in answer.pay_offs.values()), default=0) < FEWEST:
             continue
         drawn += 1
@@ -99,10 +99,10 @@ def _picture(answer: Answer) -> Any:
 
 def _label(basis: Basis, answer: Answer, pay_off: PayOff) -> str:
     """Returns the legend label of a line, with its answer."""
-    by = f"predicted by {answer.predicted_by}" if basis == PREDICTED else basis
+    origin = f"predicted by {answer.predicted_by}" if basis == PREDICTED else basis
     words = pay_off.last.in_words()
     devices = "device" if words.split()[-1] == "1" else "devices"
-    return f"{by}: {words if words.startswith('unknown') else f'pays off up to {words} {devices}'}"
+    return f"{origin}: {words if words.startswith('unknown') else f'pays off up to {words} {devices}'}"
 
 
 def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:

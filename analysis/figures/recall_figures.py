@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocat
 
 from analysis import text
 from analysis.cores import core_counts
-from analysis.cores.factorizations import SPLITS, TEST, MeasuredFactorization
+from analysis.cores.measured_factorizations import SPLITS, TEST, MeasuredFactorization
 from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
@@ -47,9 +47,9 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields one picture per data set, with the test Recall@20 and Recall@50 of all its factorizations."""
     for group in _alike(studies, WAYS):
         rows = _alike(group, ())
-        after = labels.span([one.study.epochs for one in group], "epoch")
-        cores = labels.span([one.study.cores for one in group], "core")
-        best = "best trial of each" if any(len(one.trials) > 1 for one in group) else ""
+        after = labels.span([factorization.study.epochs for factorization in group], "epoch")
+        cores = labels.span([factorization.study.cores for factorization in group], "core")
+        best = "best trial of each" if any(len(factorization.trials) > 1 for factorization in group) else ""
         figure, (ax,) = panels(
             f"Recall on {group[0].study.dataset}",
             labels.line(labels.size(group[0]), f"after {after}", best, cores),
@@ -61,20 +61,25 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         ax.set_position((left, 0.115, 0.82 - left, 0.7))
         inch = 1 / (WIDE * (0.82 - left))
         for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
-            at: Look = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
+            place: Look = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
             for y, members in enumerate(rows):
-                recalls = [one.result(f"recall_{k}") for one in members if one.chosen is not None]
+                recalls = [
+                    factorization.result(f"recall_{k}") for factorization in members if factorization.chosen is not None
+                ]
                 ax.plot(
                     recalls, np.full(len(recalls), y), linestyle="none", marker=style.marker, color=style.color, **WHITE
                 )
-                ax.text(column, y, f"{np.mean(recalls):.4f}" if recalls else "diverged", fontsize=8, **at)
+                ax.text(column, y, f"{np.mean(recalls):.4f}" if recalls else "diverged", fontsize=8, **place)
             ax.plot([], [], linestyle="none", marker=style.marker, color=style.color, label=f"Recall@{k}", **WHITE)
-            at["transform"] = ax.transAxes
-            ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **at)
+            place["transform"] = ax.transAxes
+            ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **place)
         ax.set_yticks(range(len(rows)), names)
         ax.set_ylim(len(rows) - 0.4, -0.6)
-        most = max((one.result("recall_50") for one in group if one.chosen is not None), default=0)
-        ax.set(xlim=(0, 1.08 * most or 1.0), xlabel="recall of held-out links, test rows")
+        highest = max(
+            (factorization.result("recall_50") for factorization in group if factorization.chosen is not None),
+            default=0,
+        )
+        ax.set(xlim=(0, 1.08 * highest or 1.0), xlabel="recall of held-out links, test rows")
         ax.grid(**GRID)
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
         yield Picture((group[0].study.dataset,), figure)
@@ -86,9 +91,9 @@ def precision(studies: Sequence[MeasuredFactorization]) -> Pictures:
     if not several:
         yield Skipped("precision", "no two factorizations differ only in number format")
     for group in several:
-        one = group[0]
-        title = f"{one.study.dataset} · d = {one.study.dim} · {labels.solver(one)}"
-        names = (one.study.dataset, f"d{one.study.dim}", one.study.solver)
+        first = group[0]
+        title = f"{first.study.dataset} · d = {first.study.dim} · {labels.solver(first)}"
+        names = (first.study.dataset, f"d{first.study.dim}", first.study.solver)
         yield Picture(names, _courses(title, group, labels.formats, EPOCHS))
 
 
@@ -97,17 +102,17 @@ def solvers(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
     The picture uses the smallest number of real cores on which several solvers ran.
     """
-    every = _differing(studies, SOLVERS)
+    groups = _differing(studies, SOLVERS)
     several = by_solver(studies)
-    if every and not several:
-        yield labels.skip_emulated("solvers", [one for group in every for one in group])
-    elif not every:
+    if groups and not several:
+        yield labels.skip_emulated("solvers", [factorization for group in groups for factorization in group])
+    elif not groups:
         yield Skipped("solvers", "no two factorizations differ only in solver")
     for group in several:
-        one = group[0]
-        cores = labels.span([one.study.cores], "core")
-        title = f"{one.study.dataset} · d = {one.study.dim} · {labels.formats(one)} · {cores}"
-        yield Picture(labels.names(one, with_solver=False), _courses(title, group, labels.solver, SECONDS))
+        first = group[0]
+        cores = labels.span([first.study.cores], "core")
+        title = f"{first.study.dataset} · d = {first.study.dim} · {labels.formats(first)} · {cores}"
+        yield Picture(labels.names(first, with_solver=False), _courses(title, group, labels.solver, SECONDS))
 
 
 def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -116,23 +121,23 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
     if not several:
         yield Skipped("tuning", f"no factorization has {FEWEST_TRIALS} trials. Run more with trials=16.")
     for members in several:
-        one = members[0]  # the trials are the same for all core counts
-        last, study = one.last, one.study
-        feasible = last[(last["status"] != "INFEASIBLE") & last[one.chosen_by].notna()]
-        lost = one.trials[one.trials["status"] == "INFEASIBLE"]
-        goal = labels.line(labels.size(one), f"{len(one.trials)} trials of {labels.span([study.epochs], 'epoch')}")
-        figure, (ax,) = panels(labels.title(one), goal, (1.0,))
+        first = members[0]  # the trials are the same for all core counts
+        last, study = first.last, first.study
+        feasible = last[(last["status"] != "INFEASIBLE") & last[first.chosen_by].notna()]
+        lost = first.trials[first.trials["status"] == "INFEASIBLE"]
+        goal = labels.line(labels.size(first), f"{len(first.trials)} trials of {labels.span([study.epochs], 'epoch')}")
+        figure, (ax,) = panels(labels.title(first), goal, (1.0,))
         ax.set_position((0.115, 0.115, 0.66, 0.70))
         for set_scale, name in ((ax.set_xscale, "unobserved_weight"), (ax.set_yscale, "norm_penalty")):
             set_scale("linear" if study.space[name].scale in ("LINEAR", "INTEGER") else "log")
         where = (feasible["unobserved_weight"], feasible["norm_penalty"])
         dots = ax.scatter(
-            *where, c=feasible[one.chosen_by], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
+            *where, c=feasible[first.chosen_by], cmap="cividis", s=50, edgecolors="white", linewidths=0.6, zorder=3
         )
-        if one.chosen is not None:
-            best = last.loc[one.chosen]
+        if first.chosen is not None:
+            best = last.loc[first.chosen]
             alpha, penalty = best["unobserved_weight"], best["norm_penalty"]
-            label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, {recalls(one, 'Recall@20')}"
+            label = f"best: α = {alpha:.2g}, λ = {penalty:.2g}, {recalls(first, 'Recall@20')}"
             ring: Look = MARK | {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": INK}
             ax.plot([alpha], [penalty], marker="o", label=label, zorder=4, **ring)
         if len(lost):
@@ -140,12 +145,12 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
             ax.plot(x, y, marker="x", color=DIVERGED, label=f"diverged ({len(lost)})", zorder=4, **MARK)
         if len(feasible):
             bar = figure.colorbar(dots, cax=figure.add_axes((0.80, 0.115, 0.025, 0.70)))
-            bar.set_label(f"Recall@20 of {SPLITS[one.chosen_by]} at the last epoch")
+            bar.set_label(f"Recall@20 of {SPLITS[first.chosen_by]} at the last epoch")
         ax.set(xlabel="unobserved weight α", ylabel="norm penalty λ")
         ax.margins(0.08)
         ax.grid(**GRID)
         ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, borderaxespad=0.2, columnspacing=1.2)
-        yield Picture(labels.names(one), figure)
+        yield Picture(labels.names(first), figure)
 
 
 def by_format(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
@@ -155,24 +160,32 @@ def by_format(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFac
 
 def by_solver(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Groups factorizations that differ only in solver, on the fewest real cores with several solvers."""
-    several = _differing([one for one in studies if core_counts.is_real(one)], SOLVERS)
+    several = _differing([study for study in studies if core_counts.is_real(study)], SOLVERS)
     fewest = {canonical(_without(group[0], (*SOLVERS, "cores"))): group for group in reversed(several)}
     return list(reversed(fewest.values()))
 
 
 def by_trial(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Groups factorizations that differ only in the number of cores and have enough trials for a plane of points."""
-    return _alike([one for one in studies if len(one.trials) >= FEWEST_TRIALS], ())
+    return _alike([study for study in studies if len(study.trials) >= FEWEST_TRIALS], ())
 
 
 def best_of(group: Sequence[MeasuredFactorization]) -> MeasuredFactorization:
     """Returns the factorization with the best Recall@20 on the rows used to select trials."""
-    return max(group, key=lambda one: -1.0 if one.chosen is None else one.result(one.chosen_by))
+    return max(
+        group,
+        key=lambda factorization: (
+            -1.0 if factorization.chosen is None else factorization.result(factorization.chosen_by)
+        ),
+    )
 
 
-def recalls(one: MeasuredFactorization, name: str) -> str:
+def recalls(factorization: MeasuredFactorization, name: str) -> str:
     """Describes the best trial's Recall@20 on the rows used to select it and on the test rows."""
-    splits = [f"{one.result(column):.4f} of {SPLITS[column]}" for column in dict.fromkeys((one.chosen_by, TEST))]
+    splits = [
+        f"{factorization.result(column):.4f} of {SPLITS[column]}"
+        for column in dict.fromkeys((factorization.chosen_by, TEST))
+    ]
     return f"{name} {', '.join(splits)}"
 
 
@@ -192,9 +205,9 @@ def _courses(
     if len(best.trials) > 1:
         choice += f", best of {len(best.trials)}"
     figure, (left, right) = panels(title, labels.line(labels.size(best), choice), (1.0, 1.0))
-    objectives = pd.concat([one.epochs_of(trial)["objective"] for one in group])
-    for one, style in zip(group, draw.styles(), strict=False):
-        _course(left, right, one, trial, style, label(one), axis)
+    objectives = pd.concat([factorization.epochs_of(trial)["objective"] for factorization in group])
+    for factorization, style in zip(group, draw.styles(), strict=False):
+        _course(left, right, factorization, trial, style, label(factorization), axis)
     left.set_ylabel("Recall@20, test rows")
     left.set_ylim(bottom=0)
     right.set_ylabel("objective")
@@ -203,7 +216,11 @@ def _courses(
         right.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         right.yaxis.set_minor_locator(NullLocator())
     right.yaxis.set_major_formatter(EngFormatter(sep=""))
-    ends = [axis.values(one.epochs_of(trial)).max() for one in group if len(one.epochs_of(trial))]
+    ends = [
+        axis.values(factorization.epochs_of(trial)).max()
+        for factorization in group
+        if len(factorization.epochs_of(trial))
+    ]
     spread = axis.timed and ends and max(ends) > APART * min(ends) > 0
     for ax in (left, right):
         ax.set_xlabel(axis.label)
@@ -220,14 +237,14 @@ def _courses(
 
 
 def _course(
-    left: Axes, right: Axes, one: MeasuredFactorization, trial: int, style: Style, label: str, axis: Axis
+    left: Axes, right: Axes, factorization: MeasuredFactorization, trial: int, style: Style, label: str, axis: Axis
 ) -> None:
     """Draws the recall and objective of a trial. If the trial diverged, crosses mark the last finite values."""
-    frame = one.epochs_of(trial)
+    frame = factorization.epochs_of(trial)
     notes = []
     if axis.timed and len(frame):
         notes.append(f"{text.number(frame['seconds'].median())} s per epoch")
-    if one.trials["status"].get(trial) == "INFEASIBLE":
+    if factorization.trials["status"].get(trial) == "INFEASIBLE":
         notes.append("diverged")
     shown = f"{label}: {', '.join(notes)}" if notes else label
     x = axis.values(frame).to_numpy(float)
@@ -262,8 +279,8 @@ def _alike(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> l
 
 
 def _grouped(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    return list(grouped(studies, lambda one: canonical(_without(one, fields))).values())
+    return list(grouped(studies, lambda factorization: canonical(_without(factorization, fields))).values())
 
 
-def _without(one: MeasuredFactorization, fields: Sequence[str]) -> Fields:
-    return {field: value for field, value in one.study.plan().items() if field not in fields}
+def _without(factorization: MeasuredFactorization, fields: Sequence[str]) -> Fields:
+    return {field: value for field, value in factorization.study.plan().items() if field not in fields}

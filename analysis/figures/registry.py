@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import kind_views
-from analysis.figures import definitions
+from analysis.figures import paper_lines
 from analysis.kind_views import BATCH, PAPER, PUBLISHED, Figure
 from results import durable, printing
 from results.aliases import Strings
@@ -75,7 +75,7 @@ FIGURES |= {
     f"{SHALLUE}/figure{number}": Figure(
         "analysis.figures.shallue2018.figure", f"Shallue et al. 2018: {title}", PAPER, (number,)
     )
-    for number, title in definitions.TITLES.items()
+    for number, title in paper_lines.TITLES.items()
 }
 FIGURES |= {
     f"{ALX}/{name}": FIGURES[name]._replace(shows=f"{AFTER_ALX}: {FIGURES[name].shows}", credit=AFTER_ALX)
@@ -142,9 +142,13 @@ def write_all(
     from results import store
 
     if name is None:
-        names = [each for each in store_figures() if not FIGURES[each].credit and FIGURES[each].source != PUBLISHED]
+        names = [
+            figure_name
+            for figure_name in store_figures()
+            if not FIGURES[figure_name].credit and FIGURES[figure_name].source != PUBLISHED
+        ]
     else:
-        names = [each for each in store_figures() if name in (each, each.partition("/")[0])]
+        names = [figure_name for figure_name in store_figures() if name in (figure_name, figure_name.partition("/")[0])]
     if not names:
         check_choice("figure", name, store_figures())
     out = _checked(out)
@@ -158,7 +162,7 @@ def write_all(
     taken = set[str]()
     passed: dict[str, list[Skipped]] = {}
     for source in (*LOADERS, PUBLISHED):
-        wanted = [each for each in names if FIGURES[each].source == source]
+        wanted = [figure_name for figure_name in names if FIGURES[figure_name].source == source]
         if not wanted:
             continue
         if source not in {*present, PUBLISHED}:
@@ -236,7 +240,7 @@ def draw_kind(folder: "Folder", request: "FigureRequest", on_progress: "Report |
     figure = FIGURES[request.kind]
     if figure.source == BATCH:
         wanted = progress.track(list(requests.each(selection, request)), "fit", " curves", on_progress)
-        lines = [curve_fits.of_workload(*each, request.rule) for each in wanted]
+        lines = [curve_fits.of_workload(*goal, request.rule) for goal in wanted]
         yield from draw(figure, lines)
     else:
         yield from draw(figure, selection, request)
@@ -262,11 +266,13 @@ def _summarized(passed: "Mapping[str, Sequence[Skipped]]") -> "Skipped":
     """Summarizes all skipped items in one line, with the command that shows the reasons. A single item is kept."""
     from analysis.plotting.picture import Skipped
 
-    (first, items), *others = passed.items()
-    if not others and len(items) == 1:
+    (first, items), *other_figures = passed.items()
+    if not other_figures and len(items) == 1:
         return items[0]
-    counts = ", ".join(f"{name} ({len(own)} pictures)" if len(own) > 1 else name for name, own in passed.items())
-    choice = f"--name {first}, or another of these" if others else f"--name {first}"
+    counts = ", ".join(
+        f"{name} ({len(pictures)} pictures)" if len(pictures) > 1 else name for name, pictures in passed.items()
+    )
+    choice = f"--name {first}, or another of these" if other_figures else f"--name {first}"
     return Skipped(counts, f"for the reasons, add {choice}")
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from analysis.figures import definitions
+from analysis.figures import paper_lines
 from analysis.plotting.picture import Skipped
 from analysis.workload_studies import WorkloadStudies
 from results.aliases import Strings
@@ -73,7 +73,7 @@ def with_targets(
     """
     if not workloads:
         raise BadInput("no study over batch sizes in the store has run")
-    commits = [commit for one in workloads for commit in one.commits]
+    commits = [commit for workload in workloads for commit in workload.commits]
     recorded = sorted({metric for commit in commits for metric in commit.metrics})
     if request.metric is not None:
         check_choice("metric", request.metric, recorded)
@@ -82,17 +82,22 @@ def with_targets(
         for commit in commits:
             if request.metric in commit.metrics and not KINDS[commit.kind].recorded:
                 check_chooses(request.metric, commit.metrics)
-    goals = [list(metrics([one], request)) if request.kind == "budget" else targets(one, request) for one in workloads]
+    goals = [
+        list(metrics([workload], request)) if request.kind == "budget" else targets(workload, request)
+        for workload in workloads
+    ]
     if not any(goals):
         raise BadInput(
             f"{workloads[0].title} has no target. Give --metric and --value (recorded metrics: {', '.join(recorded)})."
         )
     drawn, without = [], []
-    for one, own in zip(workloads, goals, strict=True):
-        if own:
-            drawn.append(one)
+    for workload, goal in zip(workloads, goals, strict=True):
+        if goal:
+            drawn.append(workload)
         else:
-            without.append(Skipped(f"{request.kind} of {one.title}", "it has no target. Give --metric and --value."))
+            without.append(
+                Skipped(f"{request.kind} of {workload.title}", "it has no target. Give --metric and --value.")
+            )
     return drawn, without
 
 
@@ -108,8 +113,8 @@ def targets(workload: WorkloadStudies, request: FigureRequest) -> list[Target]:
     if request.metric is not None and request.values:
         measured = any(request.metric in commit.metrics for commit in workload.commits)
         return [Target(request.metric, value) for value in sorted(request.values)] if measured else []
-    own = list(workload.commits[0].study.search.targets)
-    chosen = own or definitions.targets(workload.dataset, workload.model, workload.optimizer)[:1]
+    own_targets = list(workload.commits[0].study.search.targets)
+    chosen = own_targets or paper_lines.targets(workload.dataset, workload.model, workload.optimizer)[:1]
     return [target for target in chosen if request.metric in (None, target.metric)]
 
 
@@ -117,9 +122,9 @@ def metrics(workloads: Sequence[WorkloadStudies], request: FigureRequest) -> Ite
     """Yields each workload with the requested metric, or else the metrics of its targets or of a paper's figures."""
     for workload in workloads:
         if request.metric is None:
-            own = [target.metric for target in targets(workload, request)]
+            own_metrics = [target.metric for target in targets(workload, request)]
             names = (workload.dataset, workload.model, workload.optimizer)
-            for metric in dict.fromkeys(own or definitions.metrics(*names)):
+            for metric in dict.fromkeys(own_metrics or paper_lines.metrics(*names)):
                 yield workload, metric
         elif any(request.metric in commit.metrics for commit in workload.commits):
             yield workload, request.metric

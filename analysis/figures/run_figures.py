@@ -26,12 +26,12 @@ ACROSS, BELOW = 10.0, 0.62  # inches
 
 def of_gpt3() -> Pictures:
     """Yields one picture of the published runs of GPT-3 175B."""
-    found = answers.answers([subjects.of_gpt3()])
-    yield Picture((subjects.GPT3,), _picture(found, known_runs.seconds(subjects.gpt3_rows())))
+    computed = answers.answers([subjects.of_gpt3()])
+    yield Picture((subjects.GPT3,), _picture(computed, known_runs.seconds(subjects.gpt3_rows())))
 
 
-def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
-    goal = GOAL.format(target=found[0].subject.names["target_value"], gain=100 * found[0].gain)
+def _picture(computed: Sequence[Answer], runs: pd.DataFrame) -> Any:
+    goal = GOAL.format(target=computed[0].subject.names["target_value"], gain=100 * computed[0].gain)
     figure, (left, right) = panels(TITLE, goal, (1, 1), across=ACROSS, below=BELOW)
     _axes(left, runs, "minutes to the target")
     _axes(right, runs, "chip-hours to the target")
@@ -41,8 +41,8 @@ def _picture(found: Sequence[Answer], runs: pd.DataFrame) -> Any:
     right.set_ylim(0, 1.15 * float((runs["stated"] * runs["devices"]).max()) / 3600)
     right.yaxis.labelpad = 7
     right.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
-    widest = max(found, key=lambda answer: len(answer.pay_offs[PUBLISHED].devices))
-    ordered = [widest, *(answer for answer in found if answer is not widest)]
+    widest = max(computed, key=lambda answer: len(answer.pay_offs[PUBLISHED].devices))
+    ordered = [widest, *(answer for answer in computed if answer is not widest)]
     for answer, style in zip(ordered, STYLES, strict=False):
         _draw(left, right, answer, style, runs[runs["device_kind"] == answer.device_kind])
     first = widest.pay_offs[PUBLISHED]
@@ -79,16 +79,16 @@ def _draw(left: Axes, right: Axes, answer: Answer, style: Style, runs: pd.DataFr
         ax.errorbar(pay_off.devices, middle, errors, label=label, linewidth=1.4, elinewidth=1.0, zorder=3, **marks)
     left.plot(runs["devices"], runs["stated"] / 60, color=style.color, **RUN)
     right.plot(runs["devices"], runs["stated"] * runs["devices"] / 3600, color=style.color, **RUN)
-    above = style is STYLES[0]
-    at = dict(zip(pay_off.devices.tolist(), minutes[0].tolist(), strict=True))
+    is_first = style is STYLES[0]
+    minutes_by_count = dict(zip(pay_off.devices.tolist(), minutes[0].tolist(), strict=True))
     for n, gain in zip(pay_off.gains.devices.tolist(), pay_off.gains.best.tolist(), strict=True):
         left.annotate(
             f"+{gain - 1:.0%}",
-            (2**0.5 * n, (at[n] * at[2 * n]) ** 0.5),
-            xytext=(13, 4) if above else (-5, -5),
+            (2**0.5 * n, (minutes_by_count[n] * minutes_by_count[2 * n]) ** 0.5),
+            xytext=(13, 4) if is_first else (-5, -5),
             textcoords="offset points",
-            ha="left" if above else "right",
-            va="bottom" if above else "top",
+            ha="left" if is_first else "right",
+            va="bottom" if is_first else "top",
             fontsize=8,
             color=style.color,
         )

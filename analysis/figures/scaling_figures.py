@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
 from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
@@ -43,8 +43,8 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
         handles, names = ax.get_legend_handles_labels()
         order = sorted(range(len(names)), key=lambda i: names[i] != "measured")
         ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
-        for other in beside:
-            _published(other)
+        for other_axes in beside:
+            _published(other_axes)
         yield Picture(labels.names(study), figure)
 
 
@@ -80,9 +80,9 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
     """Returns the curves with enough core counts for a picture, and notes on the others."""
-    every = core_counts.curves(studies)
-    curves = [curve for curve in every if len(curve.members) >= FEWEST]
-    emulated = [one for curve in every for one in curve.emulated]
+    all_curves = core_counts.curves(studies)
+    curves = [curve for curve in all_curves if len(curve.members) >= FEWEST]
+    emulated = [study for curve in all_curves for study in curve.emulated]
     skipped = [labels.skip_emulated(what, emulated)] if emulated else []
     if not curves:
         skipped.append(Skipped(what, "no factorization was timed on two numbers of real cores. Sweep cores=1,2."))
@@ -91,7 +91,7 @@ def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[l
 
 def verdict(curve: CoreCurve) -> str:
     """Returns the conclusions from a picture and their limitations, one per line."""
-    counts = ", ".join(str(one.study.cores) for one in curve.emulated)
+    counts = ", ".join(str(study.study.cores) for study in curve.emulated)
     lines = [f"not drawn: {counts} cores, which were emulated"] if counts else []
     if curve.fit is None:
         first, last = curve.cores[0], curve.cores[-1]
@@ -123,9 +123,9 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
     ax.grid(**GRID)
 
 
-def _percentages(ax: Axes, most: float) -> None:
-    """Formats the vertical axis as percentages, up to ``most`` or 100 %, whichever is larger."""
-    top = 1.12 * max(1.0, most)
+def _percentages(ax: Axes, highest: float) -> None:
+    """Formats the vertical axis as percentages, up to ``highest`` or 100 %, whichever is larger."""
+    top = 1.12 * max(1.0, highest)
     ax.set(yscale="linear", ylim=(0, top))
     ax.yaxis.set_major_locator(FixedLocator(np.arange(0, top, 0.25).tolist()))
     ax.yaxis.set_minor_locator(NullLocator())
@@ -141,7 +141,7 @@ def _points(
       values: float64[n], by core count.
       falls: whether values decrease as seconds increase.
     """
-    quartiles = np.array([np.quantile(one.seconds, (0.25, 0.75)) for one in curve.members])  # [n, 2]
+    quartiles = np.array([np.quantile(member.seconds, (0.25, 0.75)) for member in curve.members])  # [n, 2]
     relative = quartiles / curve.seconds[:, None]
     ends = np.sort(values[:, None] * (1 / relative if falls else relative), axis=1)
     draw.bars(ax, curve.cores, values, ends[:, 0], ends[:, 1], style, label, size=5.5)

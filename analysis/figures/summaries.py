@@ -34,15 +34,15 @@ MARKS = {"pass": "✓", "doubt": "✗", "cannot tell": "?"}
 
 def summary(curves: Sequence[CurveFits]) -> Pictures:
     """Yields one page per curve that has any points."""
-    for one in curves:
-        curve = one.curve
+    for line in curves:
+        curve = line.curve
         title, goal = batch_figures.workload_title(curve), batch_figures.goal(curve)
-        if not one.drawable:
-            yield Skipped(f"summary of {title}, {goal}", one.why_nothing)
+        if not line.drawable:
+            yield Skipped(f"summary of {title}, {goal}", line.why_nothing)
             continue
         of_study = trials.of_commits(curve.workload.commits, curve.target)
-        studies = sorted(of_study.values(), key=lambda each: (along(each.study), each.study.name))
-        yield Picture(batch_figures.file_names(curve), _page(title, goal, CurveTrials(one, studies)))
+        studies = sorted(of_study.values(), key=lambda study: (along(study.study), study.study.name))
+        yield Picture(batch_figures.file_names(curve), _page(title, goal, CurveTrials(line, studies)))
 
 
 def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
@@ -79,11 +79,11 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
 def _symbols(figure: Figure, curve_trials: CurveTrials) -> None:
     """Draws the legend for the metaparameter panels at the bottom of the page."""
     symbols = tuning.symbols([curve_trials.one], rates=True)
-    at = (LEFT / WIDTH, 0.4 / figure.get_figheight())
+    anchor = (LEFT / WIDTH, 0.4 / figure.get_figheight())
     figure.legend(
         handles=symbols,
         loc="upper left",
-        bbox_to_anchor=at,
+        bbox_to_anchor=anchor,
         ncols=3,
         fontsize=SMALL - 0.4,
         borderaxespad=0,

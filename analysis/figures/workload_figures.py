@@ -8,7 +8,7 @@ from analysis.figures import pages, requests
 from analysis.figures.requests import PRUNED, FigureRequest
 from analysis.fitting import curve_fits, curves
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import best, steps as lines_of_steps, tuning
+from analysis.plotting import best, steps_panels as lines_of_steps, tuning
 from analysis.plotting.grid import Panel
 from analysis.plotting.picture import Pictures, Skipped
 from analysis.trials import metaparameters, trials
@@ -32,9 +32,9 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
     for workload, target in goals:
         title = pages.panel_title(selection, workload)
         line = curve_fits.of_workload(workload, target, request.rule)
-        for one in (yield from pages.keep_drawable([(f"steps of {workload.title}", line)])):
-            title += f", {one.curve.target_text}" if several else ""
-            entries.append((lines_of_steps.panel(title, [one]), one, workload))
+        for curve in (yield from pages.keep_drawable([(f"steps of {workload.title}", line)])):
+            title += f", {curve.curve.target_text}" if several else ""
+            entries.append((lines_of_steps.panel(title, [curve]), curve, workload))
     for page in pages.paginate(entries):
         panels, lines, workloads = zip(*page, strict=True)
         words = [
@@ -74,41 +74,43 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
 
 def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
     """Yields pages with one panel per group of workloads that differ only in optimizer, model or data set."""
-    by = request.by or "optimizer"
-    check_choice("--by", by, pages.FIELDS)
+    field_compared = request.by or "optimizer"
+    check_choice("--by", field_compared, pages.FIELDS)
     groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
     for workload, target in requests.each(selection, request):
-        same = tuple(getattr(workload, field) for field in pages.FIELDS if field != by)
-        goal = None if by == "dataset" else target  # every data set has its own target
-        groups.setdefault((*same, workload.unit, goal), []).append((workload, target))
+        shared_names = tuple(getattr(workload, field) for field in pages.FIELDS if field != field_compared)
+        goal = None if field_compared == "dataset" else target  # every data set has its own target
+        groups.setdefault((*shared_names, workload.unit, goal), []).append((workload, target))
     entries = []
     for key, group in groups.items():
         title = " · ".join(map(str, key[:2]))
         labelled = []
         for workload, target in group:
             line = curve_fits.of_workload(workload, target, request.rule)
-            name = getattr(workload, by) + (f" ({workload.distinction})" if workload.distinction else "")
-            line = line._replace(label=f"{name}, {line.curve.target_text}" if by == "dataset" else name)
+            name = getattr(workload, field_compared) + (f" ({workload.distinction})" if workload.distinction else "")
+            line = line._replace(label=f"{name}, {line.curve.target_text}" if field_compared == "dataset" else name)
             labelled.append((f"{name} in compare of {title}", line))
         members = yield from pages.keep_drawable(labelled)
         if len(members) < 2:
-            yield Skipped(f"compare of {title}", f"fewer than two {by}s have a curve. Use --by to compare others.")
+            yield Skipped(
+                f"compare of {title}", f"fewer than two {field_compared}s have a curve. Use --by to compare others."
+            )
             continue
-        title += f", {members[0].curve.target_text}" if by != "dataset" else ""
-        entries.append((_compared(title, members, by), members))
+        title += f", {members[0].curve.target_text}" if field_compared != "dataset" else ""
+        entries.append((_compared(title, members, field_compared), members))
     for page in pages.paginate(entries):
         lines = [line for _, members in page for line in members]
         symbols = lines_of_steps.symbols(lines, alone=False, perfect=True)
-        title = {"optimizer": "Optimizers", "model": "Models", "dataset": "Data sets"}[by]
-        names = [by, *_same(lines, by)]
+        title = {"optimizer": "Optimizers", "model": "Models", "dataset": "Data sets"}[field_compared]
+        names = [field_compared, *_same(lines, field_compared)]
         panels = [panel for panel, _ in page]
         yield pages.picture(title, [pages.trial_counts(lines)], panels, symbols, names, request)
 
 
-def _compared(title: str, members: Sequence[CurveFits], by: str) -> Panel:
+def _compared(title: str, members: Sequence[CurveFits], field_compared: str) -> Panel:
     """Returns a panel. As in the paper, models or data sets are relative to their smallest common batch size."""
-    sizes = set.intersection(*(set(one.selected.points.batch_size) for one in members))
-    relative = int(min(sizes)) if by != "optimizer" and sizes else None
+    sizes = set.intersection(*(set(curve.selected.points.batch_size) for curve in members))
+    relative = int(min(sizes)) if field_compared != "optimizer" and sizes else None
     return lines_of_steps.panel(title, members, perfect=members[0].label, relative_to=relative)
 
 
@@ -118,11 +120,11 @@ def _file_names(workloads: Sequence[WorkloadStudies], lines: Sequence[CurveFits]
     return names + list(goals.pop()) if len(goals) == 1 else names
 
 
-def _same(members: Sequence[CurveFits], by: str) -> list[str]:
+def _same(members: Sequence[CurveFits], field_compared: str) -> list[str]:
     """Returns the names shared by all lines, except the names being compared."""
-    fields = [field for field in pages.FIELDS if field != by]
+    fields = [field for field in pages.FIELDS if field != field_compared]
     values = [{getattr(line.curve, field) for line in members} for field in fields]
-    return [own.pop() for own in values if len(own) == 1]
+    return [names.pop() for names in values if len(names) == 1]
 
 
 def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
@@ -138,7 +140,7 @@ def best_trials(selection: Sequence[WorkloadStudies], request: FigureRequest) ->
             panels = [tuning.panel(quantity.label, line, quantity) for quantity in shown]
             symbols = tuning.symbols([line], rates=any(q.is_rate for q in shown))
             goals = [f"{workload.title} · {line.curve.target_text} · {pages.trial_counts([line])}"]
-            names = [*pages.file_names([workload]), *_target(target)]
+            names = _names(workload, target)
             yield pages.picture("Metaparameters of the best trial", goals, panels, symbols, names, request)
 
 
@@ -167,13 +169,13 @@ def scatter(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
         limits = tuning.plane_limits(list(planes.values()), across, up)
         contours = vertical == metaparameters.MOMENTUM
         panels = [
-            tuning.plane_panel(f"batch size {size:,}", own, across, up, limits, contours)
-            for size, own in planes.items()
+            tuning.plane_panel(f"batch size {size:,}", plane, across, up, limits, contours)
+            for size, plane in planes.items()
         ]
-        within = "" if math.isinf(budget) else f" within {budget:,.0f} steps"
+        limit = "" if math.isinf(budget) else f" within {budget:,.0f} steps"
         for page in pages.paginate(panels):
-            goals = [f"{workload.title} · the goal is {text.goal(target, request.rule)}{within}"]
-            names = [*pages.file_names([workload]), *_target(target)]
+            goals = [f"{workload.title} · the goal is {text.goal(target, request.rule)}{limit}"]
+            names = _names(workload, target)
             yield pages.picture(
                 "Which trials reach the goal", goals, page, tuning.plane_symbols(contours), names, request
             )
@@ -202,7 +204,7 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
                 [trials.best_within(commit, target.metric, ids, [math.inf]) for commit, ids in counted], [group.label]
             )
         stop = pages.stops_at(workload, target.metric)
-        if stop is not None and all((one.error <= stop).all() for one in errors):
+        if stop is not None and all((line.error <= stop).all() for line in errors):
             errors = []  # they would only show the error at which trials stopped
         panels = []
         if errors:
@@ -215,7 +217,7 @@ def split(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
             symbols = lines_of_steps.symbols(members, alone=False, perfect=True) if members else []
             symbols += best.symbols(stop) if errors else []
             goals = [workload.title + (f" · {pages.trial_counts(members)}" if members else "")]
-            names = [*pages.file_names([workload]), *_target(target), name]
+            names = [*_names(workload, target), name]
             title = f"Trials split by {name.replace('_', ' ')}"
             yield pages.picture(title, goals, panels, symbols, names, request)
 
@@ -224,7 +226,7 @@ def _ids_by_study(
     workload: WorkloadStudies, of_study: Mapping[str, StudyTrials], rule: Rule, kept: curves.TrialFilter | None = None
 ) -> list[set[int]]:
     """Returns the ids of the trials that count in each study."""
-    return [set(curves.trials_by_rule(of_study[one.name], rule, kept)["trial"]) for one in workload.commits]
+    return [set(curves.trials_by_rule(of_study[commit.name], rule, kept)["trial"]) for commit in workload.commits]
 
 
 def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
@@ -240,8 +242,8 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
         if not panels:
             yield Skipped(what, f"no counted trial measured {metric}")
             continue
-        fewest, most = min(map(len, ids_by_study)), max(map(len, ids_by_study))
-        count = f"{most:,}" if fewest == most else f"{fewest:,}–{most:,}"
+        fewest, largest = min(map(len, ids_by_study)), max(map(len, ids_by_study))
+        count = f"{largest:,}" if fewest == largest else f"{fewest:,}–{largest:,}"
         goals = [f"{workload.title} · best of {count} trials that were planned to run that long"]
         names = [*pages.file_names([workload]), metric]
         symbols = best.symbols(pages.stops_at(workload, metric))
@@ -254,12 +256,14 @@ def _budget_panels(
     sizes = [along(commit.study) for commit in workload.commits]
     planned = [trials.planned_steps(commit) for commit in workload.commits]
     of_steps = list(request.steps) or trials.budget_series(planned, MOST_BUDGETS)
-    of_examples = trials.budget_series([own * size for own, size in zip(planned, sizes, strict=True)], MOST_BUDGETS)
+    of_examples = trials.budget_series(
+        [steps_planned * size for steps_planned, size in zip(planned, sizes, strict=True)], MOST_BUDGETS
+    )
     panels = []
     for noun, all_budgets, per_step in (("steps", of_steps, [1 for _ in sizes]), ("examples", of_examples, sizes)):
         errors = [
-            trials.best_within(commit, metric, own, [budget / each for budget in all_budgets])
-            for commit, own, each in zip(workload.commits, ids_by_study, per_step, strict=True)
+            trials.best_within(commit, metric, ids, [budget / step_size for budget in all_budgets])
+            for commit, ids, step_size in zip(workload.commits, ids_by_study, per_step, strict=True)
         ]
         members = best.lowest_errors(errors, [f"{budget:,} {noun}" for budget in all_budgets])
         if members:
@@ -268,5 +272,5 @@ def _budget_panels(
     return panels
 
 
-def _target(target: Target) -> tuple[str, str]:
-    return target.metric, decimal(target.value)
+def _names(workload: WorkloadStudies, target: Target) -> list[str]:
+    return [*pages.file_names([workload]), target.metric, decimal(target.value)]

@@ -53,7 +53,7 @@ PRUNED = "pruned, so all trials but the best are cut short (pruning=off avoids t
 def check(fit: Fit, points: Points) -> tuple[Check, ...]:
     """Checks each of ``ASSUMPTIONS``, in order, for the ``fit`` of ``points``."""
     slope, plateau, knee, search = fit.shape.checks
-    every = (
+    candidates = (
         slope,
         plateau,
         knee,
@@ -68,8 +68,10 @@ def check(fit: Fit, points: Points) -> tuple[Check, ...]:
     )
     pruned = points.trials is not None and points.sample is None
     return tuple(
-        one._replace(seen=PRUNED) if pruned and one.assumption in OF_TRIALS and one.outcome == "cannot tell" else one
-        for one in every
+        candidate._replace(seen=PRUNED)
+        if pruned and candidate.assumption in OF_TRIALS and candidate.outcome == "cannot tell"
+        else candidate
+        for candidate in candidates
     )
 
 
@@ -118,11 +120,11 @@ def _perfect_scaling(fit: Fit) -> tuple[str, CheckOutcome]:
 def _trials(trial_counts: np.ndarray | None) -> tuple[str, CheckOutcome]:
     if trial_counts is None:
         return "points without trials", "cannot tell"
-    fewest, most = int(trial_counts.min()), int(trial_counts.max())
-    if fewest == most:
-        return f"{most} each", "pass"
+    fewest, largest = int(trial_counts.min()), int(trial_counts.max())
+    if fewest == largest:
+        return f"{largest} each", "pass"
     # A batch size with many more trials either had a different search, or the others lost trials.
-    return f"{fewest} to {most}, of which the first {fewest} count", "doubt" if most > 2 * fewest else "pass"
+    return f"{fewest} to {largest}, of which the first {fewest} count", "doubt" if largest > 2 * fewest else "pass"
 
 
 def _points(sample: Sample | None) -> tuple[str, CheckOutcome]:

@@ -67,39 +67,41 @@ class Confirmed(NamedTuple):
 def of_commits(commits: Sequence[Commit], target: Target) -> list[Confirmed]:
     """Returns the studies that have a confirmed answer for a target, sorted by batch size."""
     studies = trials.of_commits([commit for commit in commits if commit.repeats.confirm], target)
-    confirmed = [one for each in studies.values() if (one := of_study(each)) is not None]
-    return sorted(confirmed, key=lambda one: (one.batch_size, one.study))
+    confirmed = [
+        confirmation_of_study for study in studies.values() if (confirmation_of_study := of_study(study)) is not None
+    ]
+    return sorted(confirmed, key=lambda study: (study.batch_size, study.study))
 
 
-def of_study(one: StudyTrials) -> Confirmed | None:
+def of_study(study: StudyTrials) -> Confirmed | None:
     """Returns a study's selected and confirmed steps, or None if all search trials missed or no reporting repeat ran.
 
     ``results.rules.confirmation.reporting`` selects the repeats.
     """
-    searched, repeats = (one.rows[one.rows["role"] == role] for role in (SEARCH, CONFIRM))
+    searched, repeats = (study.rows[study.rows["role"] == role] for role in (SEARCH, CONFIRM))
     reached = searched[searched["outcome"] == trials.REACHED]
     if not len(reached):
         return None
     best = reached.iloc[int(np.argmin(reached["steps_high"].to_numpy()))]
     by_accident = (repeats["outcome"] == trials.UNDECIDED) & repeats["reason"].isin(ACCIDENTS)
     repeats = repeats[~by_accident]
-    reports = confirmation.reporting(one.study, one.target, _steps(reached), _steps(repeats))
+    reports = confirmation.reporting(study.study, study.target, _steps(reached), _steps(repeats))
     if not reports:
         return None
-    own, choosing = (repeats[repeats["trial"].isin(ids)] for ids in (reports.ids, reports.chose))
-    least, median, most = _order(own)
+    reporting, choosing = (repeats[repeats["trial"].isin(ids)] for ids in (reports.ids, reports.chose))
+    fewest, median, largest = _order(reporting)
     return Confirmed(
-        study=one.study.name,
-        batch_size=along(one.study),
+        study=study.study.name,
+        batch_size=along(study.study),
         best=int(best["trial"]),
         selected=(float(best["steps_low"]), float(best["steps_high"])),
         chosen=reports.chosen,
         choosing=_order(choosing)[1] if len(choosing) else None,
-        repeats=len(own),
-        reached=int((own["outcome"] == trials.REACHED).sum()),
+        repeats=len(reporting),
+        reached=int((reporting["outcome"] == trials.REACHED).sum()),
         median=median,
-        least=least,
-        most=most,
+        least=fewest,
+        most=largest,
     )
 
 
@@ -129,11 +131,12 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
     commits = [commit for commit in store.catalogue(overview.folder) if commit.repeats.confirm] if overview else []
     confirmed: dict[tuple[str, Target], Confirmed] = {}
     for target in {Target(*pair) for pair in zip(table["target_metric"], table["target_value"], strict=True)}:
-        confirmed |= {(one.study, target): one for one in of_commits(commits, target)}
+        confirmed |= {(study.study, target): study for study in of_commits(commits, target)}
     keys = zip(table["study"], map(Target, table["target_metric"], table["target_value"]), strict=True)
     rows = [confirmed.get(key) for key in keys]
     values = [
-        (*one.median, one.chosen, one.repeats, one.reached) if one else (np.nan,) * len(CONFIRMED) for one in rows
+        (*answer.median, answer.chosen, answer.repeats, answer.reached) if answer else (np.nan,) * len(CONFIRMED)
+        for answer in rows
     ]
     columns = np.array(values, np.float64).reshape(-1, len(CONFIRMED))
     columns[np.isinf(columns)] = np.nan
@@ -142,7 +145,7 @@ def add_confirmed(table: pd.DataFrame, overview: Overview | None) -> pd.DataFram
 
 def heights(confirmed: Sequence[Confirmed]) -> list[float]:
     """Returns the numbers of steps that a picture must include."""
-    ends = [end for one in confirmed for end in (one.least[0], *one.median, *one.most)]
+    ends = [end for answer in confirmed for end in (answer.least[0], *answer.median, *answer.most)]
     return [max(end, 0.5) for end in ends if np.isfinite(end)]
 
 
@@ -153,12 +156,12 @@ def points(confirmed: Sequence[Confirmed]) -> Points:
       confirmed: confirmed studies of a curve, sorted by batch size. A study is dropped, with a note, if half or more of
         its repeats never reached the target.
     """
-    reached = [one for one in confirmed if np.isfinite(one.median[1])]
+    reached = [study for study in confirmed if np.isfinite(study.median[1])]
     if not reached:
         return curves.no_points(refusal="no repeats of any trial reached the target")
-    dropped = [one.batch_size for one in confirmed if one not in reached]
-    sizes, low, high = np.array([(one.batch_size, *one.median) for one in reached], np.float64).T
-    counts = sorted({one.repeats for one in reached})
+    dropped = [study.batch_size for study in confirmed if study not in reached]
+    sizes, low, high = np.array([(study.batch_size, *study.median) for study in reached], np.float64).T
+    counts = sorted({study.repeats for study in reached})
     span = "–".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
     notes = [f"medians of {span} new seed{'s' if counts[-1] > 1 else ''}"]
     if dropped:

@@ -35,7 +35,7 @@ def estimate(
     low = from_zero(low)
     ln_batch, ln_steps = np.log(np.asarray(batch_size, np.float64)), np.log((low + high) / 2)
     curves = _ConvexCurves(ln_batch, ln_steps, extents.noise(batch_size, low, high, variance, share))
-    best, least = curves.best()
+    best, least_misfit = curves.best()
     first = ln_batch[0]
 
     def at(ln_size: float) -> np.ndarray:
@@ -47,7 +47,7 @@ def estimate(
     def efficient(ln_size: float) -> tuple[np.ndarray, float]:
         return at(first) - at(ln_size), float(ln_size - first - np.log(SLACK))
 
-    bound = least + CHANCE
+    bound = least_misfit + CHANCE
     return Extents(
         _profile(curves, pays, extents.pays_up_to(ln_batch, best[None], gain)[0], bound, first + OCTAVE),
         _profile(curves, efficient, extents.efficient_up_to(ln_batch, best[None])[0], bound, first + 1e-6),

@@ -21,7 +21,7 @@ from analysis.fitting import confirmations, curves, fit_tables, fits, regimes
 from analysis.fitting.confirmations import Confirmed
 from analysis.fitting.curves import Curve, Points, TrialFilter
 from analysis.fitting.fits import PointsFit
-from analysis.trials import steps, trials
+from analysis.trials import steps_to_target, trials
 from analysis.workload_studies import WorkloadStudies
 from results import progress
 from results.aliases import Strings
@@ -109,12 +109,14 @@ def of_store(folder: Folder, request: TargetRequest = None, report: Report | Non
       report: called with progress lines.
     """
     began = time.monotonic()
-    return of_curves(curves.of_store(*steps.load(folder, request)), report, began)
+    return of_curves(curves.of_store(*steps_to_target.load(folder, request)), report, began)
 
 
-def of_curves(every: Sequence[Curve], report: Report | None = None, began: float | None = None) -> list[CurveFits]:
+def of_curves(
+    curves_of_store: Sequence[Curve], report: Report | None = None, began: float | None = None
+) -> list[CurveFits]:
     """Returns curves with their fits. See ``progress.track`` for ``report`` and ``began``."""
-    return [of_curve(one) for one in progress.track(every, "fit", " curves", report, began)]
+    return [of_curve(curve) for curve in progress.track(curves_of_store, "fit", " curves", report, began)]
 
 
 def of_workload(
@@ -127,28 +129,28 @@ def of_workload(
 def of_curve(curve: Curve) -> CurveFits:
     """Returns a curve with both of its fits."""
     repeated = curve.exact and not curve.split and not curve.rule.strict
-    again = confirmations.of_commits(curve.workload.commits, curve.target) if repeated else []
+    confirmed = confirmations.of_commits(curve.workload.commits, curve.target) if repeated else []
     selected = fits.of_curve(curve)
     return CurveFits(
         curve,
         selected,
         _taken(curve, selected.points),
         dict(zip(*curves.misses(curve, selected.points), strict=True)),
-        again,
-        fits.of_points(confirmations.points(again), curve.distinction) if again else None,
+        confirmed,
+        fits.of_points(confirmations.points(confirmed), curve.distinction) if confirmed else None,
     )
 
 
 def _taken(curve: Curve, points: Points) -> dict[int, pd.DataFrame]:
     """Returns the trials from which each point was selected, by batch size."""
     ids = curve.trials.groupby("study")["trial"]
-    ids_by_study = {name: set(own if curve.pruned else own[: points.trials]) for name, own in ids}
+    ids_by_study = {name: set(trial_ids if curve.pruned else trial_ids[: points.trials]) for name, trial_ids in ids}
     by_size: dict[int, list[pd.DataFrame]] = {}
     at_start = curves.met_at_start(curve)
-    for one, rows in curve.trials_by_rule:
-        size = along(one.study)
+    for study, rows in curve.trials_by_rule:
+        size = along(study.study)
         if size not in at_start:
-            by_size.setdefault(size, []).append(rows[rows["trial"].isin(ids_by_study.get(one.study.name, set()))])
+            by_size.setdefault(size, []).append(rows[rows["trial"].isin(ids_by_study.get(study.study.name, set()))])
     return {size: pd.concat(rows, ignore_index=True) for size, rows in by_size.items()}
 
 
@@ -160,28 +162,28 @@ def comparable_groups(fitted: Sequence[CurveFits], *leaving: str) -> list[tuple[
       and its curves.
     """
 
-    def names(one: CurveFits) -> Strings:
-        return one.curve.dataset, one.curve.model, one.curve.target.metric, decimal(one.curve.target.value)
+    def names(curve: CurveFits) -> Strings:
+        return curve.curve.dataset, curve.curve.model, curve.curve.target.metric, decimal(curve.curve.target.value)
 
-    def shared(one: CurveFits) -> dict[str, object]:
-        return {field: value for field, value in one.curve.shared.items() if field not in leaving}
+    def shared(line: CurveFits) -> dict[str, object]:
+        return {field: value for field, value in line.curve.shared.items() if field not in leaving}
 
     groups = workload_studies.alike(fitted, names, shared)
-    return [(tuple(filter(None, (*names(one.members[0]), one.distinction))), one.members) for one in groups]
+    return [(tuple(filter(None, (*names(group.members[0]), group.distinction))), group.members) for group in groups]
 
 
-def answers(one: CurveFits) -> list[tuple[str, PointsFit]]:
+def answers(curve: CurveFits) -> list[tuple[str, PointsFit]]:
     """Returns the fits of a curve by name: ``selected``, and ``confirmed`` if it exists."""
-    selected = (SELECTED, one.selected)
-    return [selected, (CONFIRMED, one.confirmed)] if one.confirmed else [selected]
+    selected = (SELECTED, curve.selected)
+    return [selected, (CONFIRMED, curve.confirmed)] if curve.confirmed else [selected]
 
 
 def rows(fitted: Sequence[CurveFits]) -> tuple[pd.DataFrame, list[PointsFit]]:
     """Returns a table with one row for each fit of each curve (names and ``COLUMNS``), and the fits."""
     names, points_fits = [], []
-    for one in fitted:
-        for estimate, points_fit in answers(one):
-            names.append((one.curve, estimate, one.selected.points.trials))
+    for curve in fitted:
+        for estimate, points_fit in answers(curve):
+            names.append((curve.curve, estimate, curve.selected.points.trials))
             points_fits.append(points_fit)
     return naming(names), points_fits
 
@@ -195,20 +197,22 @@ def table(folder: Folder, request: TargetRequest = None) -> pd.DataFrame:
 def naming(curves: Sequence[tuple[Curve, str, int | None]]) -> pd.DataFrame:
     """Returns a table with one row per fit: the curve's name, the estimate and the number of trials per point."""
     columns = ["dataset", "model", "optimizer", "target_metric", "target_value", "unit", *COLUMNS]
-    values = [(c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, c.unit, of, k) for c, of, k in curves]
+    values = [
+        (c.dataset, c.model, c.optimizer, c.target.metric, c.target.value, c.unit, curve, k) for c, curve, k in curves
+    ]
     return pd.DataFrame(values, columns=columns).astype({"trials_per_point": "Int64"})
 
 
 def moves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
     """Returns one row of ``MOVED`` per curve with a confirmed fit. Cells are empty if a knee is not identified."""
     table = []
-    for one in fitted:
-        if one.confirmed is None:
+    for curve in fitted:
+        if curve.confirmed is None:
             continue
-        before, after = (critical_batch_size(points_fit) for points_fit in (one.selected, one.confirmed))
-        fit, octaves = one.selected.fit, float(np.log2(after / before))
+        before, after = (critical_batch_size(points_fit) for points_fit in (curve.selected, curve.confirmed))
+        fit, octaves = curve.selected.fit, float(np.log2(after / before))
         inside = bool(fit.low <= after <= fit.high) if fit and np.isfinite(octaves) else None
-        table.append((one.curve.dataset, one.curve.model, one.curve.optimizer, before, after, octaves, inside))
+        table.append((curve.curve.dataset, curve.curve.model, curve.curve.optimizer, before, after, octaves, inside))
     return pd.DataFrame(table, columns=list(MOVED))
 
 
@@ -217,10 +221,10 @@ def critical_batch_size(points_fit: PointsFit) -> float:
     return points_fit.fit.critical_batch_size if points_fit.fit and points_fit.verdict == "identified" else float("nan")
 
 
-def trial_numbers(one: CurveFits) -> list[int]:
+def trial_numbers(curve: CurveFits) -> list[int]:
     """Returns the powers of two from ``FEWEST_TRIALS`` up to a curve's number of trials, and the number itself."""
-    count = one.selected.points.trials or 0
-    if one.curve.pruned or count < FEWEST_TRIALS:
+    count = curve.selected.points.trials or 0
+    if curve.curve.pruned or count < FEWEST_TRIALS:
         return [count] if count else []
     powers = [2**i for i in range(FEWEST_TRIALS.bit_length() - 1, count.bit_length()) if 2**i < count]
     return [*powers, count]
@@ -236,21 +240,21 @@ def rows_by_k(
     Raises:
       BadInput: no curve can be fitted at any requested number of trials.
     """
-    wanted = [(one, k) for one in curves for k in sorted(set(ks)) if _has(one, k)]
+    wanted = [(curve, k) for curve in curves for k in sorted(set(ks)) if _has(curve, k)]
     if not wanted:
-        available = sorted({k for one in curves for k in trial_numbers(one)})
-        missing, found = (", ".join(map(str, each)) for each in (ks, available))
-        raise BadInput(f"no curve can be fitted at the best of {missing} trials. Available: {found or 'none'}.")
+        available = sorted({k for curve in curves for k in trial_numbers(curve)})
+        missing, choices = (", ".join(map(str, numbers)) for numbers in (ks, available))
+        raise BadInput(f"no curve can be fitted at the best of {missing} trials. Available: {choices or 'none'}.")
     fitted = [
-        one.selected if k == one.selected.points.trials else fits.of_curve(first_trials(one.curve, k))
-        for one, k in progress.track(wanted, "fit by number of trials", " curves", report)
+        curve.selected if k == curve.selected.points.trials else fits.of_curve(first_trials(curve.curve, k))
+        for curve, k in progress.track(wanted, "fit by number of trials", " curves", report)
     ]
-    return naming([(one.curve, SELECTED, k) for one, k in wanted]), fitted
+    return naming([(curve.curve, SELECTED, k) for curve, k in wanted]), fitted
 
 
 def notes_by_k(curves: Sequence[CurveFits], ks: Sequence[int]) -> list[str]:
     """Returns a note on requested numbers of trials that are not available for any curve."""
-    missing = [k for k in sorted(set(ks)) if not any(_has(one, k) for one in curves)]
+    missing = [k for k in sorted(set(ks)) if not any(_has(curve, k) for curve in curves)]
     return [f"no curve can be fitted at the best of {', '.join(map(str, missing))} trials"] if missing else []
 
 
@@ -259,6 +263,6 @@ def first_trials(curve: Curve, k: int) -> Curve:
     return curve._replace(trials=curve.trials[curve.trials.groupby("study").cumcount() < k])
 
 
-def _has(one: CurveFits, k: int) -> bool:
-    count = one.selected.points.trials or 0
-    return k == count or (k < count and not one.curve.pruned)
+def _has(curve: CurveFits, k: int) -> bool:
+    count = curve.selected.points.trials or 0
+    return k == count or (k < count and not curve.curve.pruned)

@@ -90,9 +90,9 @@ def sample(batch_size: tuple[float, ...]) -> PriorCurves:
     center = first + (last - first) * draws.place
     ln_steps = np.zeros((len(ln_batch), CURVES))
     for j in range(MOST_KNEES):
-        own = slice(None) if j == 0 else draws.knees > j  # the curves that have this knee
-        below_knee = center[own] + draws.offsets[own, j] - ln_batch[:, None]
-        ln_steps[:, own] += draws.shares[own, j] * excess(below_knee, draws.sharpness[own, j])
+        having_knee = slice(None) if j == 0 else draws.knees > j  # the curves that have this knee
+        below_knee = center[having_knee] + draws.offsets[having_knee, j] - ln_batch[:, None]
+        ln_steps[:, having_knee] += draws.shares[having_knee, j] * excess(below_knee, draws.sharpness[having_knee, j])
     ln_steps *= draws.slope
     ln_steps += draws.tilt * np.maximum(ln_batch[:, None] - (center + draws.tilt_start), 0)
     squared = ln_steps**2

@@ -11,7 +11,7 @@ from analysis import kind_views, text, workload_studies
 from analysis.fitting import samples
 from analysis.fitting.regimes import from_zero
 from analysis.fitting.samples import Sample
-from analysis.trials import steps, trials
+from analysis.trials import steps_to_target, trials
 from analysis.trials.edges import Edge
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
@@ -99,8 +99,8 @@ class Curve(NamedTuple):
     @property
     def tuned(self) -> Strings:
         """The metaparameters that vary between trials."""
-        every = pd.concat([rows[one.metaparameters] for one, rows in self.trials_by_rule], ignore_index=True)
-        return tuple(str(name) for name in every if every[name].nunique() > 1)
+        values = pd.concat([rows[study.metaparameters] for study, rows in self.trials_by_rule], ignore_index=True)
+        return tuple(str(name) for name in values if values[name].nunique() > 1)
 
 
 class Points(NamedTuple):
@@ -165,24 +165,26 @@ class Points(NamedTuple):
         )
 
 
-def of_store(overview: Overview, request: steps.Wanted = None) -> list[Curve]:
+def of_store(overview: Overview, request: steps_to_target.Wanted = None) -> list[Curve]:
     """Returns the curves of a store, sorted like the table of steps."""
     commits = kind_views.drawn_as(kind_views.BATCH, store.catalogue(overview.folder))
     by_name = {commit.name: commit for commit in commits}
     unsorted = [
         of_workload(workload, target)
-        for target, descriptions in steps.targets(overview, request).items()
-        for workload in workload_studies.group([by_name[one.study] for one in descriptions if one.study in by_name])
+        for target, descriptions in steps_to_target.targets(overview, request).items()
+        for workload in workload_studies.group(
+            [by_name[description.study] for description in descriptions if description.study in by_name]
+        )
     ]
     return sorted(unsorted, key=lambda curve: (*curve.workload[:3], curve.target.metric, curve.target.value))
 
 
-def meeting(every: Sequence[Curve], folder: Folder, where: Sequence[str]) -> list[Curve]:
+def meeting(curves: Sequence[Curve], folder: Folder, where: Sequence[str]) -> list[Curve]:
     """Returns the curves that include a study that meets the conditions. See ``workload_studies.of_store``."""
     if not where:
-        return list(every)
-    wanted = {commit.name for one in workload_studies.of_store(folder, where) for commit in one.commits}
-    return [one for one in every if any(commit.name in wanted for commit in one.workload.commits)]
+        return list(curves)
+    wanted = {commit.name for workload in workload_studies.of_store(folder, where) for commit in workload.commits}
+    return [curve for curve in curves if any(commit.name in wanted for commit in curve.workload.commits)]
 
 
 def of_workload(
@@ -200,25 +202,27 @@ def of_workload(
     trials_of_study = trials.of_commits(workload.commits, target, strict=rule.strict)
     sized = [(along(commit.study), commit.name) for commit in workload.commits]
     by_rule = [(trials_of_study[name], trials_by_rule(trials_of_study[name], rule, kept)) for _, name in sorted(sized)]
-    whole = samples.collect(trials_of_study.values()) if kept is None and not rule.strict else None
+    outcomes = samples.collect(trials_of_study.values()) if kept is None and not rule.strict else None
     return Curve(
         workload=workload,
         target=target,
-        trials=whole.trials if whole else pd.concat([_outcomes(*each) for each in by_rule], ignore_index=True),
+        trials=outcomes.trials
+        if outcomes
+        else pd.concat([_outcomes(*study_rows) for study_rows in by_rule], ignore_index=True),
         batch_sizes=tuple(sorted({size for size, _ in sized})),
         pruned=workload.pruned,
-        exact=all(steps.is_exact(one.study.search.ends_at, target, rule) for one in trials_of_study.values()),
+        exact=all(steps_to_target.is_exact(study.study.search.ends_at, target, rule) for study, _ in by_rule),
         rule=rule,
         split=kept is not None,
-        notes=whole.notes if whole else (),
-        at_edge=whole.at_edge if whole else {},
+        notes=outcomes.notes if outcomes else (),
+        at_edge=outcomes.at_edge if outcomes else {},
         trials_by_rule=by_rule,
     )
 
 
-def trials_by_rule(one: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
+def trials_by_rule(study: StudyTrials, rule: Rule, kept: TrialFilter | None = None) -> pd.DataFrame:
     """Returns the trials of a study that count under ``rule``. The released rule counts the first kept trials."""
-    rows = one.rows_in_k
+    rows = study.rows_in_k
     if kept is not None:
         rows = rows[kept(rows)]
     return rows[rows["status"] == "COMPLETE"][: rule.first] if rule.strict else rows
@@ -235,11 +239,11 @@ def points(curve: Curve) -> Points:
     if refusal:
         return no_points(refusal=refusal)
     first = finished if curve.pruned else finished[finished.groupby("study").cumcount() < k]
-    at = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
+    counted = first[first["batch_size"].isin(first.loc[first["steps_high"].notna(), "batch_size"])]
     notes = _notes_on_runs(curve)
     if k:
         notes.append(f"{number_of(k, 'trial')} per batch size")
-    sizes = at["batch_size"].unique()
+    sizes = counted["batch_size"].unique()
     if at_start:
         notes.append(f"met at the start, before any step, at {text.batch_sizes(at_start)}, left out")
     dropped = sorted(set(curve.batch_sizes) - set(sizes) - set(at_start))
@@ -249,16 +253,17 @@ def points(curve: Curve) -> Points:
     if not len(sizes):
         return no_points(refusal="; ".join(notes)) if at_start else no_points(tuple(notes))
     sample = None
-    every: tuple[np.ndarray, ...] = ()
+    all_steps: tuple[np.ndarray, ...] = ()
     if curve.pruned:
         notes.append("pruned, so all trials but the best are cut short: all batch sizes have equal weights")
-        low, high = (at.groupby("batch_size")[end].min().to_numpy(np.float64) for end in ("steps_low", "steps_high"))
+        fewest = counted.groupby("batch_size")[["steps_low", "steps_high"]].min()
+        low, high = fewest.to_numpy(np.float64).T
         weights = np.ones(len(sizes))
     else:
-        sample = _sample(at, (len(sizes), k))
+        sample = _sample(counted, (len(sizes), k))
         low, high, weights = samples.best(sample.low, sample.high)
         if trial_counts[sizes].max() > k:
-            every = tuple(_steps(finished[finished["batch_size"] == size]) for size in sizes)
+            all_steps = tuple(_steps(finished[finished["batch_size"] == size]) for size in sizes)
             notes.append(f"pays and efficient up to use the expected best of {k} where a batch size has more trials")
         if sample.is_shared:
             notes.append("all batch sizes tried the same points: the interval allows for their shared luck")
@@ -273,7 +278,7 @@ def points(curve: Curve) -> Points:
         sample=sample,
         trial_counts=trial_counts[sizes].to_numpy(),
         at_edge=tuple(curve.at_edge.get(int(size)) for size in sizes),
-        every=every,
+        every=all_steps,
     )
 
 
@@ -284,10 +289,8 @@ def _steps(rows: pd.DataFrame) -> np.ndarray:
 
 def _notes_on_runs(curve: Curve) -> list[str]:
     """Returns a note about imported runs whose metrics were not averaged."""
-    notes = list[str]()
-    if any(commit.plan.get("details", {}).get("raw") for commit in curve.workload.commits):
-        notes.append("first crossing of every logged row, which is biased low if the metric is noisy")
-    return notes
+    raw = any(commit.plan.get("details", {}).get("raw") for commit in curve.workload.commits)
+    return ["first crossing of every logged row, which is biased low if the metric is noisy"] if raw else []
 
 
 def met_at_start(curve: Curve) -> list[int]:
@@ -316,9 +319,9 @@ def misses(curve: Curve, points: Points) -> tuple[list[float], list[float]]:
     return [float(size) for size in budgets.index], [float(budget) for budget in budgets]
 
 
-def _outcomes(one: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
+def _outcomes(study: StudyTrials, rows: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of ``Curve.trials``, including the steps of trials that reached their target."""
-    return samples.outcomes(one, rows, max(1, int(one.rows["steps"].max())) if len(one.rows) else 1)
+    return samples.outcomes(study, rows, max(1, int(study.rows["steps"].max())) if len(study.rows) else 1)
 
 
 def _refusal(curve: Curve, finished: pd.DataFrame, trial_counts: pd.Series) -> str:
@@ -337,10 +340,10 @@ def _refusal(curve: Curve, finished: pd.DataFrame, trial_counts: pd.Series) -> s
             "keep one of them in the store"
         )
     if curve.pruned and trial_counts.nunique() > 1:
-        most = int(trial_counts.max())
-        fewer = ", ".join(f"{size} ({count})" for size, count in trial_counts[trial_counts < most].items())
+        largest = int(trial_counts.max())
+        fewer = ", ".join(f"{size} ({count})" for size, count in trial_counts[trial_counts < largest].items())
         return (
             "pruned studies with different numbers of trials have no comparable minimum: "
-            f"run batch size {fewer} with trials={most} like the others"
+            f"run batch size {fewer} with trials={largest} like the others"
         )
     return ""

@@ -8,7 +8,7 @@ import pandas as pd
 from analysis import coverage_tables, text
 from analysis.columns import EXTENT_COVERAGE as COLUMNS
 from analysis.coverage_tables import percent
-from analysis.fitting import convex_profile, coverage, extents, samples, simulation, weights
+from analysis.fitting import convex_profile, extents, fit_coverage, samples, simulation, weights
 from analysis.fitting.extents import Extent
 from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.simulation import Scenario, Searches
@@ -63,14 +63,14 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
     """Returns one row for each of ``ANSWERS``, computed with the same code as for the curves of a store."""
     ln_batch = np.log(scenario.batch_size)
     variances = weights.minimum_variance(samples.trial_steps(searches.low, searches.high))
-    low, high = (np.fmin.reduce(each, axis=-1) for each in (searches.low, searches.high))
-    found: dict[str, list[Extent]] = {name: [] for name in ANSWERS}
-    for each in zip(low, high, variances, strict=True):
-        averaged, convex = (of.estimate(scenario.batch_size, *each) for of in (extents, convex_profile))
+    low, high = (np.fmin.reduce(ends, axis=-1) for ends in (searches.low, searches.high))
+    answers: dict[str, list[Extent]] = {name: [] for name in ANSWERS}
+    for dataset in zip(low, high, variances, strict=True):
+        averaged, convex = (method.estimate(scenario.batch_size, *dataset) for method in (extents, convex_profile))
         for name, answer in zip(ANSWERS[:4], (*averaged, *convex), strict=True):
-            found[name].append(answer)
-    found["critical"] = [
-        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict) for fit in coverage.fit(scenario, searches)
+            answers[name].append(answer)
+    answers["critical"] = [
+        Extent(fit.critical_batch_size, fit.low, fit.high, fit.verdict) for fit in fit_coverage.fit(scenario, searches)
     ]
     pays = extents.pays_up_to(ln_batch, searches.ln_least)
     efficient = extents.efficient_up_to(ln_batch, searches.ln_least)
@@ -78,17 +78,17 @@ def rows(scenario: Scenario, searches: Searches) -> list[dict[str, object]]:
     luck = float(np.sqrt(np.nanmean(variances)))
     first = {"shape": scenario.shape, "batch_sizes": scenario.sizes, "luck": float(scenario.noise.split()[1])}
     return [
-        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | rates(found[name], truths[name], ln_batch)
+        first | {"seen_luck": luck, "datasets": len(low), "answer": name} | rates(answers[name], truths[name], ln_batch)
         for name in ANSWERS
     ]
 
 
-def rates(found: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
+def rates(answers: Sequence[Extent], ln_truth: np.ndarray, ln_batch: np.ndarray) -> dict[str, float]:
     """Returns the rates of a coverage table, given answers [d], the true ln answers [d] and the ln batch sizes [n]."""
-    low, high = (np.array([getattr(one, end) for one in found]) for end in ("low", "high"))
+    low, high = (np.array([getattr(answer, end) for answer in answers]) for end in ("low", "high"))
     truth = np.exp(np.minimum(ln_truth, ln_batch[-1]))  # beyond the data is the end of the data
     from_below, from_above = ~(low > truth * (1 + 1e-9)), ~(high < truth * (1 - 1e-9))
-    two_sided = np.array([one.verdict == "identified" for one in found])
+    two_sided = np.array([answer.verdict == "identified" for answer in answers])
     holds = from_below & from_above
     width = np.where(two_sided, np.log(high / low) / OCTAVE, OPEN)
     return {
@@ -111,23 +111,23 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
         f"({WRONG_FALLS:.0%}) are two-sided and wrong.",
         "",
     ]
-    own = table[table["shape"].isin(SHAPES)]
-    for answer, rows in own.groupby("answer", sort=False):
-        for by in ("luck", "shape", "batch_sizes"):
-            lines += [_block(f"{answer}, by {by.replace('_', ' ')}", rows, by), ""]
+    standard = table[table["shape"].isin(SHAPES)]
+    for answer, rows in standard.groupby("answer", sort=False):
+        for column in ("luck", "shape", "batch_sizes"):
+            lines += [_block(f"{answer}, by {column.replace('_', ' ')}", rows, column), ""]
         if answer in extents.NAMES:
             lines.insert(-1, aims(rows))
     hard = table[~table["shape"].isin(SHAPES)]
     for answer, rows in hard.groupby("answer", sort=False):
         lines += [_block(f"{answer}, hard cases", rows, "shape"), ""]
-    lines.append(_block("every answer", own, "answer"))
+    lines.append(_block("every answer", standard, "answer"))
     return "\n".join(lines)
 
 
-def _block(title: str, rows: pd.DataFrame, by: str) -> str:
-    """Formats the mean and worst rates over all cells with the same value in column ``by``."""
+def _block(title: str, rows: pd.DataFrame, column: str) -> str:
+    """Formats the mean and worst rates over all cells with the same value in ``column``."""
     lines = []
-    for value, cells in rows.groupby(by, sort=False):
+    for value, cells in rows.groupby(column, sort=False):
         shares = {
             "holds": cells["holds"].mean(),
             "least": cells["holds"].min(),
@@ -136,7 +136,7 @@ def _block(title: str, rows: pd.DataFrame, by: str) -> str:
             "two-sided": cells["two_sided"].mean(),
             "most wrong": cells["wrong"].max(),
         }
-        line = {title: f"{value:.2f}" if by == "luck" else str(value)}
+        line = {title: f"{value:.2f}" if column == "luck" else str(value)}
         line |= {name: percent(share) for name, share in shares.items()}
         lines.append(line | {"octaves": width(cells["octaves"].median())})
     return text.table(lines, [title])

@@ -130,14 +130,14 @@ def interval(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: f
 def deviation(probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float) -> float:
     """Returns the standard deviation of an answer in ln B. Answers beyond the data count as ``curve_prior.BEYOND``."""
     answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
-    beyond = np.log(batch_size[-1]) + curve_prior.BEYOND * OCTAVE
-    ln_answer, share = np.minimum(answers.ln_answer, beyond), probability[answers.order] / probability.sum()
+    farthest = np.log(batch_size[-1]) + curve_prior.BEYOND * OCTAVE
+    ln_answer, share = np.minimum(answers.ln_answer, farthest), probability[answers.order] / probability.sum()
     mean = share @ ln_answer
     return float(np.sqrt(share @ (ln_answer - mean) ** 2))
 
 
 def quantiles(
-    probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float, at: Sequence[float] = QUANTILES
+    probability: np.ndarray, batch_size: np.ndarray, name: str, gain: float, levels: Sequence[float] = QUANTILES
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns quantiles of an answer over the prior curves, and the corresponding curves.
 
@@ -146,14 +146,14 @@ def quantiles(
       batch_size: [n], batch sizes of the prior curves.
       name: one of ``NAMES``.
       gain: required speed-up per doubling, as a fraction.
-      at: q quantiles, from 0 to 1.
+      levels: q quantiles, from 0 to 1.
 
     Returns:
       The answers in ln B, float64[q], and the indices of the curves, int[q].
     """
     answers = _answers(tuple(np.asarray(batch_size, np.float64).tolist()), name, gain)
-    below = np.cumsum(probability[answers.order])
-    places = np.minimum(np.searchsorted(below, np.multiply(at, below[-1])), len(below) - 1)
+    cumulated = np.cumsum(probability[answers.order])
+    places = np.minimum(np.searchsorted(cumulated, np.multiply(levels, cumulated[-1])), len(cumulated) - 1)
     return answers.ln_answer[places], answers.order[places]
 
 
@@ -275,22 +275,21 @@ def pays_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, gain: float = GAIN) -
     return np.where(too_little.any(axis=1), crossing, np.inf)
 
 
-def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray, slack: float = SLACK) -> np.ndarray:
-    """Returns ln of the largest batch size that needs at most ``slack`` times the fewest examples.
+def efficient_up_to(ln_batch: np.ndarray, ln_steps: np.ndarray) -> np.ndarray:
+    """Returns ln of the largest batch size that needs at most ``SLACK`` times the fewest examples.
 
     Args:
       ln_batch: float64[n], sorted.
       ln_steps: float64[c, n], piecewise linear in ``ln_batch``.
-      slack: factor.
 
     Returns:
       float64[c], infinite if the largest batch size qualifies.
     """
     ln_examples = ln_steps + ln_batch
-    above = ln_examples - ln_examples.min(axis=1, keepdims=True) - np.log(slack)
-    last = len(ln_batch) - 1 - np.argmax(above[:, ::-1] <= 1e-9, axis=1)
+    excess = ln_examples - ln_examples.min(axis=1, keepdims=True) - np.log(SLACK)
+    last = len(ln_batch) - 1 - np.argmax(excess[:, ::-1] <= 1e-9, axis=1)
     at_end = last == len(ln_batch) - 1
-    crossing = _crossing(ln_batch, above, last, np.minimum(last + 1, len(ln_batch) - 1))
+    crossing = _crossing(ln_batch, excess, last, np.minimum(last + 1, len(ln_batch) - 1))
     return np.where(at_end, np.inf, crossing)
 
 
@@ -302,9 +301,9 @@ def _crossing(places: np.ndarray, values: np.ndarray, before: np.ndarray, after:
     return places[before] + (places[after] - places[before]) * np.clip(share, 0, 1)
 
 
-def interpolation(x: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Returns the matrix [n, m] that linearly interpolates values at x [n] to the positions ``at`` [m]."""
-    return np.stack([np.interp(at, x, unit) for unit in np.eye(len(x))])
+def interpolation(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Returns the matrix [n, m] that linearly interpolates values at x [n] to the ``positions`` [m]."""
+    return np.stack([np.interp(positions, x, unit) for unit in np.eye(len(x))])
 
 
 def extent(ln_best: float, ln_low: float, ln_high: float, first: float, last: float) -> Extent:

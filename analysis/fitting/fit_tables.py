@@ -57,7 +57,7 @@ def table(
 
 def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
     """Returns a table with one row per assumption of each fit: the curve's ``names``, then ``CHECK_COLUMNS``."""
-    rows = [(i, *check) for i, one in enumerate(points_fits) for check in one.checks]
+    rows = [(i, *check) for i, points_fit in enumerate(points_fits) for check in points_fit.checks]
     table = pd.DataFrame(rows, columns=["curve", *CHECK_COLUMNS])
     return names.loc[table.pop("curve")].reset_index(drop=True).join(table)
 
@@ -65,10 +65,12 @@ def checks(names: pd.DataFrame, points_fits: list[PointsFit]) -> pd.DataFrame:
 def checks_as_text(names: pd.DataFrame, points_fits: list[PointsFit]) -> str:
     """Formats the assumptions of every fit as text: one list per fit, headed by its number in ``as_text``."""
     lines = []
-    for i, one in enumerate(points_fits):
+    for i, points_fit in enumerate(points_fits):
         name = " · ".join(str(value) for value in names.iloc[i] if not pd.isna(value))
-        lines += [f"{i + 1}: {name}: {one.verdict.replace('_', ' ')}" if name else f"{i + 1}: {one.verdict}"]
-        lines += [assumptions.listing(one.checks) if one.checks else one.reason, ""]
+        lines += [
+            f"{i + 1}: {name}: {points_fit.verdict.replace('_', ' ')}" if name else f"{i + 1}: {points_fit.verdict}"
+        ]
+        lines += [assumptions.listing(points_fit.checks) if points_fit.checks else points_fit.reason, ""]
     return "\n".join(lines[:-1])
 
 
@@ -112,12 +114,12 @@ def what_to_pay_for(table: pd.DataFrame) -> list[str]:
     """Returns a note on the trials needed to halve each interval: the median over curves for which it is known."""
     words, counts = [], []
     for name in ("pays", "efficient"):
-        known = table[f"{name}_halved_by"].dropna()
-        if len(known):
-            middle = known.median()
+        multiples = table[f"{name}_halved_by"].dropna()
+        if len(multiples):
+            middle = multiples.median()
             times = f"about {text.number(middle, 2)} ×" if np.isfinite(middle) else "more than 32 ×"
             words.append(f"{times} the trials for {name} up to")
-            counts.append(str(len(known)))
+            counts.append(str(len(multiples)))
     if not words:
         return []
     return [

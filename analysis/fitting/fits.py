@@ -80,7 +80,7 @@ class PointsFit(NamedTuple):
     def extents_in_words(self) -> tuple[str, str]:
         """*pays up to* and *efficient up to*: ``96 [64, 210]``, ``at least 64 (best 96), in doubt`` or ``unknown``."""
         in_doubt = bool(self.search_doubts)
-        pays, efficient = (extent_in_words(one, in_doubt=in_doubt) for one in self.extents or (UNKNOWN, UNKNOWN))
+        pays, efficient = (extent_in_words(extent, in_doubt=in_doubt) for extent in self.extents or (UNKNOWN, UNKNOWN))
         return pays, efficient
 
     @property
@@ -103,8 +103,8 @@ def of_points(points: Points, distinction: str = "") -> PointsFit:
     n = len(used.batch_size)
     if n < FEWEST_BATCH_SIZES:
         usable = "usable " if n < len(points.batch_size) or points.notes else ""
-        found = f"only {number_of(n, f'{usable}batch size')}" if n else "no usable batch size"
-        notes.append(f"{found}, but a fit needs {FEWEST_BATCH_SIZES}")
+        shortage = f"only {number_of(n, f'{usable}batch size')}" if n else "no usable batch size"
+        notes.append(f"{shortage}, but a fit needs {FEWEST_BATCH_SIZES}")
         if n < len(points.batch_size):
             notes.append("ask for a harder target, or evaluate more often")
         return PointsFit(points, None, "not_identified", "; ".join(notes))

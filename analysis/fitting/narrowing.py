@@ -45,9 +45,9 @@ def expected(
     half = np.log(high / low) / 2
     widths = []
     for left in shares(MULTIPLES):
-        apart = np.exp(half * np.sqrt(left))
-        found = extents.estimate(batch_size, steps / apart, steps * apart, variance * left, gain, share)
-        widths.append([_octaves(one) for one in found])
+        ratio = np.exp(half * np.sqrt(left))
+        answers = extents.estimate(batch_size, steps / ratio, steps * ratio, variance * left, gain, share)
+        widths.append([_octaves(extent) for extent in answers])
     return Narrowing(*np.transpose(widths))
 
 
@@ -62,14 +62,14 @@ def shares(multiple: np.ndarray) -> np.ndarray:
 
 
 def expected_best(
-    low: np.ndarray, high: np.ndarray, every: Sequence[np.ndarray], some: int
+    low: np.ndarray, high: np.ndarray, all_steps: Sequence[np.ndarray], some: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Replaces points with more than ``some`` trials by their expected best of ``some``, and returns ``shares``.
 
     Args:
       low, high: float64[n], bounds on the best of the first ``some`` trials, which lies in (low, high]. low > 0.
-      every: [n], the steps to target of all trials at each batch size: the geometric middle of each interval, so that
-        trials that share an interval stay inside it. Infinite if not reached. Empty if all have ``some`` trials.
+      all_steps: [n], the steps to target of all trials at each batch size: the geometric middle of each interval, so
+        that trials that share an interval stay inside it. Infinite if not reached. Empty if all have ``some`` trials.
       some: number of trials.
 
     Returns:
@@ -77,17 +77,17 @@ def expected_best(
       reached the target at different evaluations (see ``weights.evaluations_share``).
     """
     low, high, share = low.copy(), high.copy(), np.ones(len(low))
-    for i, steps in enumerate(every):
+    for i, steps in enumerate(all_steps):
         if len(steps) > some:
             middle = np.exp(weights.best_of_some(steps[None], some)[0])
-            apart = (high[i] / low[i]) ** (np.sqrt(weights.evaluations_share(steps, some)) / 2)
-            low[i], high[i] = middle / apart, middle * apart
+            ratio = (high[i] / low[i]) ** (np.sqrt(weights.evaluations_share(steps, some)) / 2)
+            low[i], high[i] = middle / ratio, middle * ratio
             share[i] = shares(np.array(len(steps) / some))
     return low, high, share
 
 
-def _octaves(one: Extent) -> float:
-    return float(np.log(one.high / one.low) / OCTAVE)
+def _octaves(extent: Extent) -> float:
+    return float(np.log(extent.high / extent.low) / OCTAVE)
 
 
 def halved_by(octaves: np.ndarray) -> float:

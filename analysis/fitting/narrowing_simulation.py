@@ -38,12 +38,12 @@ class Search(NamedTuple):
 
 def searches() -> list[Search]:
     """Returns all searches."""
-    every = [(SIZE, int(times)) for times in MULTIPLES] + [(sizes, 1) for sizes in OTHER_SIZES]
+    designs = [(SIZE, int(times)) for times in MULTIPLES] + [(sizes, 1) for sizes in OTHER_SIZES]
     return [
         Search(Scenario(simulation.INSIDE[0], shape, sizes, luck, simulation.GRIDS[0]), times)
         for shape in SHAPES
         for luck in LUCKS
-        for sizes, times in every
+        for sizes, times in designs
     ]
 
 
@@ -68,7 +68,7 @@ def rows(search: Search, drawn: Searches) -> list[dict[str, object]]:
     """Returns the rows of a search: one for each way to spend its trials and each answer."""
     scenario, times = search
     steps = samples.trial_steps(drawn.low, drawn.high)
-    low, high = (np.fmin.reduce(each, axis=-1) for each in (drawn.low, drawn.high))
+    low, high = (np.fmin.reduce(ends, axis=-1) for ends in (drawn.low, drawn.high))
     variance = weights.minimum_variance(steps)
     points = {BEST if times > 1 else EXPECTED: (low, high, variance)}
     if scenario.sizes != SIZE:
@@ -80,32 +80,34 @@ def rows(search: Search, drawn: Searches) -> list[dict[str, object]]:
         points[EXPECTED] = (middle, middle, weights.minimum_variance(steps, k) / LUCK_TIMES**2)
     else:
         best = np.argmin(steps, axis=-1)[..., None]
-        again = np.exp(np.take_along_axis(drawn.ln_rerun, best, axis=-1)[..., 0])
-        points[REPEATS] = (again, again, np.full(again.shape, np.nan))
+        reruns = np.exp(np.take_along_axis(drawn.ln_rerun, best, axis=-1)[..., 0])
+        points[REPEATS] = (reruns, reruns, np.full(reruns.shape, np.nan))
     first = {"shape": scenario.shape, "luck": float(scenario.noise.split()[1]), "batch_sizes": scenario.sizes}
     first |= {"datasets": len(low)}
     ln_batch = np.log(scenario.batch_size)
-    truths = [of(ln_batch, drawn.ln_least) for of in (extents.pays_up_to, extents.efficient_up_to)]
+    truths = [answer_of(ln_batch, drawn.ln_least) for answer_of in (extents.pays_up_to, extents.efficient_up_to)]
     made: list[dict[str, object]] = []
-    for way in (each for each in WAYS if each in points):
-        found = [extents.estimate(scenario.batch_size, *each) for each in zip(*points[way], strict=True)]
+    for way in (choice for choice in WAYS if choice in points):
+        answers = [extents.estimate(scenario.batch_size, *dataset) for dataset in zip(*points[way], strict=True)]
         for i, name in enumerate(extents.NAMES):
-            shares = rates([one[i] for one in found], truths[i], ln_batch)
+            shares = rates([pair[i] for pair in answers], truths[i], ln_batch)
             shares = {column: shares[column] for column in ("octaves", "two_sided", "holds")}
             made.append(first | {"way": way, "times": times, "answer": name} | shares)
     if scenario.sizes == SIZE and times == 1:
-        widths = [narrowing.expected(scenario.batch_size, *each) for each in zip(low, high, variance, strict=True)]
+        widths = [
+            narrowing.expected(scenario.batch_size, *dataset) for dataset in zip(low, high, variance, strict=True)
+        ]
         made += [first | row for row in _as_fit(widths)]
     return made
 
 
 def _as_fit(widths: Sequence[Narrowing]) -> list[dict[str, object]]:
     """Returns rows with the widths that `fit` predicts after more trials."""
-    every = np.nan_to_num(np.array(widths), nan=OPEN)  # [d, 2, m]
+    widths_filled = np.nan_to_num(np.array(widths), nan=OPEN)  # [d, 2, m]
     return [
         {"way": AS_FIT, "times": int(times), "answer": name, "octaves": octaves, "two_sided": np.nan, "holds": np.nan}
-        for name, own in zip(extents.NAMES, np.median(every, axis=0), strict=True)
-        for times, octaves in zip(MULTIPLES, own, strict=True)
+        for name, medians in zip(extents.NAMES, np.median(widths_filled, axis=0), strict=True)
+        for times, octaves in zip(MULTIPLES, medians, strict=True)
     ]
 
 
@@ -133,8 +135,8 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
 def _widths(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
     """Formats the widths of one way to spend trials, at each noise level."""
     line = dict(zip(("way", "times", "batch sizes"), map(str, key), strict=True))
-    for name, own in cells.groupby("answer", sort=False):
-        medians = own.groupby("luck")["octaves"].median()
+    for name, answer_cells in cells.groupby("answer", sort=False):
+        medians = answer_cells.groupby("luck")["octaves"].median()
         line |= {f"{name} {luck:.2f}": width(octaves) for luck, octaves in medians.items()}
     return line | {"hold": percent(cells["holds"].mean()), "least": percent(cells["holds"].min())}
 
@@ -143,10 +145,10 @@ def _halved(key: tuple[Hashable, ...], cells: pd.DataFrame) -> dict[str, str]:
     """Formats the multiples that halve the intervals of one curve at one noise level."""
     line = {"shape": str(key[0]), "luck": f"{cells['luck'].iloc[0]:.2f}"}
     at_first = cells[(cells["batch_sizes"] == SIZE) & ((cells["way"] == EXPECTED) | (cells["way"] == AS_FIT))]
-    for name, own in at_first.groupby("answer", sort=False):
+    for name, answer_cells in at_first.groupby("answer", sort=False):
         for way, heading in ((EXPECTED, "simulated"), (AS_FIT, "by fit")):
-            widths = own[own["way"] == way].sort_values("times")
-            known = widths["octaves"].where(widths["octaves"] < OPEN).to_numpy()
-            multiple = halved_by(known) if len(known) == len(MULTIPLES) else float("nan")
+            widths = answer_cells[answer_cells["way"] == way].sort_values("times")
+            closed_widths = widths["octaves"].where(widths["octaves"] < OPEN).to_numpy()
+            multiple = halved_by(closed_widths) if len(closed_widths) == len(MULTIPLES) else float("nan")
             line[f"{name}, {heading}"] = "> 32" if np.isinf(multiple) else text.number(multiple, 2) or "open"
     return line

@@ -39,7 +39,7 @@ def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, lis
     empty = {name for name in DIFFERS if name in rows and rows[name].isna().all()}
     grouping = [column for column in rows.columns if column not in {*POINTS_COLUMNS, *BESIDE_POINTS, *empty}]
     groups = [group for _, group in rows.groupby(grouping, sort=False, dropna=False)] if grouping else [rows]
-    for column in [each for each in grouping if _splits(rows, each, grouping)]:
+    for column in [column_name for column_name in grouping if _splits(rows, column_name, grouping)]:
         say(f"note: column {column} splits the points into {len(groups)} curves. Remove it if they are one curve.")
     names = pd.concat([group[grouping].head(1) for group in groups], ignore_index=True)
     return names, [of_points(_points(group)) for group in progress.track(groups, "fit", " curves", report)]
@@ -47,11 +47,11 @@ def of_file(file: Path, report: Report | None = None) -> tuple[pd.DataFrame, lis
 
 def _splits(rows: pd.DataFrame, column: str, grouping: Sequence[str]) -> bool:
     """Returns whether batch sizes would occur only once in each curve without a column that is not a usual name."""
-    others = [each for each in grouping if each != column]
+    other_columns = [column_name for column_name in grouping if column_name != column]
     return (
         column not in CURVE_COLUMNS
         and rows[column].nunique() > 1
-        and not rows.duplicated([*others, "batch_size"]).any()
+        and not rows.duplicated([*other_columns, "batch_size"]).any()
     )
 
 

@@ -61,7 +61,7 @@ def profile(
     squares = misfits(grid.curves, grid.squared, ln_steps, weights)
     squares = squares.reshape(-1, len(grid.sharpness), len(grid.ln_critical))
     squares *= prior(grid.sharpness, len(batch_size))[:, None]
-    return [Profile(grid.ln_critical, grid.sharpness, one) for one in squares]
+    return [Profile(grid.ln_critical, grid.sharpness, squares_of_data) for squares_of_data in squares]
 
 
 def misfits(curves: np.ndarray, squared: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -150,19 +150,19 @@ def interval(
         i = len(x) - 1
     elif tied[0]:
         i = 0
-    best, least = x[i], misfit[i]
+    best, least_misfit = x[i], misfit[i]
     if 0 < i < len(x) - 1:
-        before, after = misfit[i - 1] - least, misfit[i + 1] - least
+        before, after = misfit[i - 1] - least_misfit, misfit[i + 1] - least_misfit
         if before + after > 0:
             best += (x[1] - x[0]) * (before - after) / (2 * (before + after))
-            least -= (before - after) ** 2 / (8 * (before + after))
-    least = max(least, n * NEGLIGIBLE**2)
-    bound = least * (1 + fdtri(1, n - estimated, level) / (n - estimated))
+            least_misfit -= (before - after) ** 2 / (8 * (before + after))
+    least_misfit = max(least_misfit, n * NEGLIGIBLE**2)
+    bound = least_misfit * (1 + fdtri(1, n - estimated, level) / (n - estimated))
     # Each end lies between the last grid point inside and the first one outside.
     inside = np.flatnonzero(misfit <= bound)
     first, last = (int(inside[0]), int(inside[-1])) if len(inside) else (i, i)
-    height = np.sqrt(np.maximum(misfit - least, 0))  # straight on either side of a parabola's minimum
-    edge = np.sqrt(bound - least)
+    height = np.sqrt(np.maximum(misfit - least_misfit, 0))  # straight on either side of a parabola's minimum
+    edge = np.sqrt(bound - least_misfit)
     low = np.interp(edge, height[[first, first - 1]], x[[first, first - 1]]) if first > 0 else -np.inf
     high = np.interp(edge, height[[last, last + 1]], x[[last, last + 1]]) if last < len(x) - 1 else np.inf
     return float(best), np.array([min(low, best), max(high, best)]), float(bound)

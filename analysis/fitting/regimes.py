@@ -139,12 +139,14 @@ def fit_each(
     rounding = np.log(high[:, -1] / low[:, -1])
     without = [None] * len(low) if left_out is None else left_out
     knees = [
-        _knee(ln_batch, *each)
-        for each in zip(ln_steps, weights, rounding, without, profile(batch_size, ln_steps, weights), strict=True)
+        _knee(ln_batch, *dataset)
+        for dataset in zip(ln_steps, weights, rounding, without, profile(batch_size, ln_steps, weights), strict=True)
     ]
     best, ends = np.array([knee.best[:2] for knee in knees]), np.array([knee.ends for knee in knees])
     shape_checks = shapes.check(ln_batch, ln_steps, weights, best, ends, evidence)
-    return [_fit(batch_size, *each) for each in zip(ln_steps, weights, rounding, knees, shape_checks, strict=True)]
+    return [
+        _fit(batch_size, *dataset) for dataset in zip(ln_steps, weights, rounding, knees, shape_checks, strict=True)
+    ]
 
 
 class _Knee(NamedTuple):
@@ -266,11 +268,11 @@ def probabilities(fit: Fit, batch_size: np.ndarray) -> np.ndarray:
     sharpness, ln_critical = fit.profile.sharpness[:, None], fit.profile.ln_critical[believed]
     limit = -np.log(np.expm1(sharpness * np.log(WITHIN))) / sharpness  # t, [A, 1]
     up_to = np.concatenate([np.zeros((len(weight), 1)), np.cumsum(weight, axis=1)], axis=1)  # [A, G + 1]
-    below = np.searchsorted(ln_critical, np.log(batch_size) + limit)  # [A, p]
-    flat = np.minimum(np.searchsorted(ln_critical, np.log(batch_size) - limit, "right"), below)
+    curves_below = np.searchsorted(ln_critical, np.log(batch_size) + limit)  # [A, p]
+    flat = np.minimum(np.searchsorted(ln_critical, np.log(batch_size) - limit, "right"), curves_below)
     rows = np.arange(len(weight))[:, None]
     total = up_to[:, -1].sum()
-    first = (up_to[:, -1:] - up_to[rows, below]).sum(axis=0) / total
+    first = (up_to[:, -1:] - up_to[rows, curves_below]).sum(axis=0) / total
     last = up_to[rows, flat].sum(axis=0) / total
     return np.stack([first, np.maximum(1 - first - last, 0), last])
 

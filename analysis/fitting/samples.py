@@ -62,8 +62,8 @@ def best(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     Returns:
       low, high and weights, float64[..., n] each.
     """
-    least = np.fmin.reduce(low, axis=-1), np.fmin.reduce(high, axis=-1)
-    return *least, weights.relative_weights(from_zero(least[0]), least[1], trial_steps(low, high))
+    ends = np.fmin.reduce(low, axis=-1), np.fmin.reduce(high, axis=-1)
+    return *ends, weights.relative_weights(from_zero(ends[0]), ends[1], trial_steps(low, high))
 
 
 def left_out(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ def coordinates(space: SearchSpace, metaparameters: pd.DataFrame) -> list[Point 
         positions = metaparameters.to_numpy(np.float64)
     is_known = np.isfinite(positions).all(axis=1) & (positions.shape[1] > 0)
     rounded = np.round(positions, _DIGITS) + 0.0  # so that -0.0 is 0.0
-    return [tuple(point) if known else None for point, known in zip(rounded.tolist(), is_known, strict=True)]
+    return [tuple(point) if is_finite else None for point, is_finite in zip(rounded.tolist(), is_known, strict=True)]
 
 
 def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, float]:
@@ -138,16 +138,18 @@ def align(points: Sequence[Sequence[Point | None]]) -> tuple[np.ndarray, float, 
       the fractions of ``common`` and ``repeated`` points (see ``Sample``).
     """
     k = len(points[0])
-    keys = [{point: i for i, point in enumerate(own) if point is not None} for own in points]
+    keys = [
+        {point: i for i, point in enumerate(coordinates_of_size) if point is not None} for coordinates_of_size in points
+    ]
     unordered = np.tile(np.arange(k), (len(points), 1))
-    if k < 2 or any(len(own) < k for own in keys):  # unknown, or a repeated point, which is not a search
+    if k < 2 or any(len(places) < k for places in keys):  # unknown, or a repeated point, which is not a search
         return unordered, float("nan"), float("nan")
     common = sorted(set.intersection(*map(set, keys)))
-    times = Counter(key for own in keys for key in own)
+    times = Counter(key for places in keys for key in places)
     repeated = sum(count for count in times.values() if count > 1) / (k * len(points))
     if len(common) < SHARED * k:
         return unordered, len(common) / k, repeated
-    first = np.array([[own[key] for key in common] for own in keys])
+    first = np.array([[places[key] for key in common] for places in keys])
     rest = np.array([np.setdiff1d(np.arange(k), used) for used in first])
     return np.concatenate([first, rest], axis=1), len(common) / k, repeated
 
@@ -171,45 +173,45 @@ class Outcomes(NamedTuple):
 
 def collect(studies: Iterable[StudyTrials]) -> Outcomes:
     """Collects the trials in a curve's studies that count for its target."""
-    rows, apart, at_edge = [], {}, {}
-    for own in studies:
-        searched = own.rows[own.rows["role"] == "search"]
-        apart[own.study.name] = _examples_apart(own.study)
+    rows, spacing, at_edge = [], {}, {}
+    for study in studies:
+        searched = study.rows[study.rows["role"] == "search"]
+        spacing[study.study.name] = _examples_apart(study.study)
         counts = (searched["outcome"] == trials.REACHED) | ~searched["reason"].isin(REASONS_TO_RERUN)
-        rows.append(outcomes(own, searched[counts], _budget(own.study, searched)))
-        at_edge[along(own.study)] = None if own.study.search.pruning == "exact" else _at_edge(own)
-    trials_of_target, notes = _bracketed(pd.concat(rows, ignore_index=True), apart)
+        rows.append(outcomes(study, searched[counts], _budget(study.study, searched)))
+        at_edge[along(study.study)] = None if study.study.search.pruning == "exact" else _at_edge(study)
+    trials_of_target, notes = _bracketed(pd.concat(rows, ignore_index=True), spacing)
     return Outcomes(trials_of_target.sort_values(["batch_size", "study", "trial"]), notes, at_edge)
 
 
-def outcomes(own: StudyTrials, rows: pd.DataFrame, budget_steps: int) -> pd.DataFrame:
+def outcomes(study: StudyTrials, rows: pd.DataFrame, budget_steps: int) -> pd.DataFrame:
     """Returns some trials of a study in the format of ``Outcomes.trials``, before evaluations are known apart."""
     reached = rows["outcome"] == trials.REACHED
     return rows[["trial"]].assign(
         steps_low=rows["steps_low"].where(reached),
         steps_high=rows["steps_high"].where(reached),
-        study=own.study.name,
-        batch_size=along(own.study),
+        study=study.study.name,
+        batch_size=along(study.study),
         budget_steps=budget_steps,
-        point=pd.Series(coordinates(own.study.search.space, rows[own.metaparameters]), rows.index, object),
+        point=pd.Series(coordinates(study.study.search.space, rows[study.metaparameters]), rows.index, object),
     )
 
 
-def _at_edge(own: StudyTrials) -> Sequence[Edge] | None:
-    rows = own.rows_in_k
-    values = {name: rows[name].to_numpy(np.float64) for name in own.metaparameters}
-    return edges.find_edges(values, trials.bounds(rows)[1], own.study.search.space)
+def _at_edge(study: StudyTrials) -> Sequence[Edge] | None:
+    rows = study.rows_in_k
+    values = {name: rows[name].to_numpy(np.float64) for name in study.metaparameters}
+    return edges.find_edges(values, trials.bounds(rows)[1], study.study.search.space)
 
 
-def _bracketed(rows: pd.DataFrame, apart: Mapping[str, float | None]) -> tuple[pd.DataFrame, Strings]:
+def _bracketed(rows: pd.DataFrame, spacing: Mapping[str, float | None]) -> tuple[pd.DataFrame, Strings]:
     """Adds the preceding evaluation to trials for which only the final evaluation was published.
 
     Args:
       rows: rows in the format of ``Outcomes.trials``.
-      apart: largest distance between evaluations in examples, by study. NaN if unknown, or None for studies with known
-        evaluations.
+      spacing: largest distance between evaluations in examples, by study. NaN if unknown, or None for studies with
+        known evaluations.
     """
-    stated = {name: value for name, value in apart.items() if value is not None}
+    stated = {name: value for name, value in spacing.items() if value is not None}
     widest = max((value for value in stated.values() if not np.isnan(value)), default=np.nan)
     if np.isnan(widest):
         return rows, ()
@@ -234,5 +236,5 @@ def _budget(study: Plan, trials: pd.DataFrame) -> int:
     """Returns the maximum steps per trial. If a source does not report it, returns the most steps of any trial."""
     if not KINDS[study.kind].recorded:
         return study.budget_steps
-    most = trials["steps"].max()
-    return 1 if pd.isna(most) else int(most)
+    longest = trials["steps"].max()
+    return 1 if pd.isna(longest) else int(longest)

@@ -42,17 +42,17 @@ class Bent(NamedTuple):
     sharpness: np.ndarray
 
 
-def curve(bend: Bend, at: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
-    """Returns ln S up to a constant, float64[d, n], for curves ``at`` = (ln B*, ln a, size) [d, 3]."""
-    ln_below_knee, a, size = at[:, :1] - ln_batch, np.exp(at[:, 1:2]), at[:, 2:]
+def curve(bend: Bend, parameters: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
+    """Returns ln S up to a constant, float64[d, n], for curves ``parameters`` = (ln B*, ln a, size) [d, 3]."""
+    ln_below_knee, a, size = parameters[:, :1] - ln_batch, np.exp(parameters[:, 1:2]), parameters[:, 2:]
     if bend == "knee":
         return _lopsided(ln_below_knee, a * np.exp(-size / 2), a * np.exp(size / 2))
-    above = excess(ln_below_knee, a)
+    excess_above = excess(ln_below_knee, a)
     if bend == "slope":
-        return (1 + size) * above
+        return (1 + size) * excess_above
     if bend == "plateau":
-        return above + size * excess(-ln_below_knee - FROM, TURN)
-    return above
+        return excess_above + size * excess(-ln_below_knee - FROM, TURN)
+    return excess_above
 
 
 def _lopsided(ln_below_knee: np.ndarray, plateau: np.ndarray, perfect: np.ndarray) -> np.ndarray:
@@ -79,49 +79,56 @@ def fit(
       noise: [d], residual variance, which sets the weight of the prior.
     """
     free = 2 if bend == "straight" else 3
-    at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
+    parameters = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
     bounds = np.array([[-np.inf, np.log(LOWEST), -LARGEST], [np.inf, np.log(HIGHEST), LARGEST]])
-    rest, misfit = _rest(bend, at, ln_batch, ln_steps, weights, noise)
-    damping, done = np.full(len(at), 1e-3), np.zeros(len(at), bool)
+    rest, misfit = _rest(bend, parameters, ln_batch, ln_steps, weights, noise)
+    damping, done = np.full(len(parameters), 1e-3), np.zeros(len(parameters), bool)
     # Each data set has its own damping, which decreases after a good step and increases after a bad one.
     for _ in range(ITERATIONS):
-        normal, pull = _normal(bend, at, ln_batch, weights, noise, rest, free)
+        normal, pull = _normal(bend, parameters, ln_batch, weights, noise, rest, free)
         damped = normal + damping[:, None, None] * normal * np.eye(free)
-        moved = at.copy()
+        moved = parameters.copy()
         moved[:, :free] += np.clip(np.linalg.solve(damped, pull[..., None])[..., 0], -STRIDE, STRIDE)
         moved = np.clip(moved, *bounds)
         new_rest, new_misfit = _rest(bend, moved, ln_batch, ln_steps, weights, noise)
         better = new_misfit < misfit
         done |= better & (misfit - new_misfit < CONVERGED * misfit)
-        at, rest = np.where(better[:, None], moved, at), np.where(better[:, None], new_rest, rest)
+        parameters, rest = np.where(better[:, None], moved, parameters), np.where(better[:, None], new_rest, rest)
         misfit, damping = np.where(better, new_misfit, misfit), np.where(better, damping / 5, damping * 10)
         if done.all():
             break
     # The curvature at the solution gives the spread.
-    normal, _ = _normal(bend, at, ln_batch, weights, noise, rest, free)
+    normal, _ = _normal(bend, parameters, ln_batch, weights, noise, rest, free)
     variance = np.einsum("dii->di", np.linalg.inv(normal))[:, [0, free - 1]]
     squares = (weights * rest**2).sum(axis=1)
-    return Bent(at[:, 0], at[:, 2], misfit, squares, np.sqrt(np.maximum(variance, 0)), np.exp(at[:, 1]))
+    return Bent(
+        parameters[:, 0], parameters[:, 2], misfit, squares, np.sqrt(np.maximum(variance, 0)), np.exp(parameters[:, 1])
+    )
 
 
 def squares(ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Returns weighted residual sums of squares [d] around the original curves ``start`` [d, 2] (see ``fit``)."""
-    at = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
-    return _rest("straight", at, ln_batch, ln_steps, weights, np.zeros(len(at)))[1]
+    parameters = np.concatenate([start, np.zeros((len(start), 1))], axis=1)
+    return _rest("straight", parameters, ln_batch, ln_steps, weights, np.zeros(len(parameters)))[1]
 
 
 def _rest(
-    bend: Bend, at: np.ndarray, ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, noise: np.ndarray
+    bend: Bend,
+    parameters: np.ndarray,
+    ln_batch: np.ndarray,
+    ln_steps: np.ndarray,
+    weights: np.ndarray,
+    noise: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the residuals [d, n] from curves at their best height, and the misfits [d]."""
-    rest = ln_steps - curve(bend, at, ln_batch)
+    rest = ln_steps - curve(bend, parameters, ln_batch)
     rest -= (weights * rest).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
-    return rest, (weights * rest**2).sum(axis=1) + noise * at[:, 1] ** 2
+    return rest, (weights * rest**2).sum(axis=1) + noise * parameters[:, 1] ** 2
 
 
 def _normal(
     bend: Bend,
-    at: np.ndarray,
+    parameters: np.ndarray,
     ln_batch: np.ndarray,
     weights: np.ndarray,
     noise: np.ndarray,
@@ -130,14 +137,14 @@ def _normal(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the normal equations of a Gauss-Newton step: matrices [d, free, free] and right-hand sides [d, free]."""
     shifts = DIFFERENCE * np.concatenate([np.eye(3)[:free], -np.eye(3)[:free]])
-    around = (at + shifts[:, None]).reshape(-1, 3)
-    curves = curve(bend, around, ln_batch).reshape(2, free, *rest.shape)
+    neighbours = (parameters + shifts[:, None]).reshape(-1, 3)
+    curves = curve(bend, neighbours, ln_batch).reshape(2, free, *rest.shape)
     moves = np.moveaxis(curves[0] - curves[1], 0, 2) / (2 * DIFFERENCE)  # [d, n, free]
     moves -= (weights[..., None] * moves).sum(axis=1, keepdims=True) / weights.sum(axis=1)[:, None, None]
     weighed = weights[..., None] * moves
     normal = np.einsum("dni,dnj->dij", weighed, moves)
     pull = np.einsum("dni,dn->di", weighed, rest)
     normal[:, 1, 1] += noise
-    pull[:, 1] -= noise * at[:, 1]
+    pull[:, 1] -= noise * parameters[:, 1]
     # A parameter that the data do not determine, such as a plateau beyond them, keeps its value.
     return normal + 1e-9 * np.eye(free), pull

@@ -86,8 +86,11 @@ def sides(ln_best: float, ln_batch: np.ndarray) -> tuple[bool, bool]:
 
 def _judgeable_bends(ln_best: float, ln_batch: np.ndarray) -> list[bool]:
     """Returns, for each of ``BENDS``, whether it can be judged."""
-    below, above = sides(ln_best, ln_batch)
-    return [{"slope": below, "plateau": above}.get(bend, below and above) for bend in BENDS]
+    judgeable_below, judgeable_above = sides(ln_best, ln_batch)
+    return [
+        {"slope": judgeable_below, "plateau": judgeable_above}.get(bend, judgeable_below and judgeable_above)
+        for bend in BENDS
+    ]
 
 
 def check(
@@ -122,7 +125,12 @@ def check(
     ]
     searches = _searches(ln_batch, best[:, 0], ends, start, evidence)
     # A lower bound must hold for every bend that can be judged.
-    lows = np.stack([one.bent.ln_critical - stdtrit(one.freedom, BOUND) * one.errors[:, 0] for one in bent.values()])
+    lows = np.stack(
+        [
+            bent_curve.bent.ln_critical - stdtrit(bent_curve.freedom, BOUND) * bent_curve.errors[:, 0]
+            for bent_curve in bent.values()
+        ]
+    )
     low = np.where(can_judge, lows.T, np.inf).min(axis=1)
     return [
         ShapeChecks((*checks, search), float(min(bound, end - max(np.nan_to_num(shift), 0) * OCTAVE)), shift)
@@ -143,21 +151,21 @@ def _bent(
     ln_batch: np.ndarray, ln_steps: np.ndarray, weights: np.ndarray, start: np.ndarray, variance: np.ndarray
 ) -> dict[Bend, _FittedBend]:
     """Fits all alternatives to d data sets. ``variance`` [d] is that of ln steps. If it is 0, residuals are used."""
-    n, least = len(ln_batch), NEGLIGIBLE**2
+    n, minimum = len(ln_batch), NEGLIGIBLE**2
     # Noise from the trials if known, and otherwise from the residuals.
     residual = shape_alternatives.squares(ln_batch, ln_steps, weights, start) / max(n - 3, 1)
-    noise = np.maximum(np.where(variance > 0, variance, residual), least)
+    noise = np.maximum(np.where(variance > 0, variance, residual), minimum)
     plain = shape_alternatives.fit("straight", ln_batch, ln_steps, weights, start, noise)
     start = np.stack([plain.ln_critical, np.log(plain.sharpness)], axis=1)
     trusted = np.where(variance > 0, KNOWN, 0)
     freedom = np.maximum(trusted + n - 4, 1)
     fits_of_bends: dict[Bend, _FittedBend] = {}
     for bend in BENDS:
-        one = shape_alternatives.fit(bend, ln_batch, ln_steps, weights, start, noise)
+        bent_curve = shape_alternatives.fit(bend, ln_batch, ln_steps, weights, start, noise)
         # The known variance and the residuals combined, each weighted by its degrees of freedom.
-        scale = np.sqrt(np.maximum((trusted * variance + one.squares) / freedom, least))
-        t = np.sign(one.size) * np.sqrt(np.maximum(plain.misfit - one.misfit, 0)) / scale
-        fits_of_bends[bend] = _FittedBend(one, one.spread * scale[:, None], t, freedom)
+        scale = np.sqrt(np.maximum((trusted * variance + bent_curve.squares) / freedom, minimum))
+        t = np.sign(bent_curve.size) * np.sqrt(np.maximum(plain.misfit - bent_curve.misfit, 0)) / scale
+        fits_of_bends[bend] = _FittedBend(bent_curve, bent_curve.spread * scale[:, None], t, freedom)
     return fits_of_bends
 
 
@@ -165,9 +173,9 @@ def _bend_checks(
     bend: Bend, fitted: _FittedBend, can_judge: np.ndarray, ln_best: np.ndarray, ln_batch: np.ndarray
 ) -> list[Check]:
     """Checks that an alternative has size 0. ``can_judge`` [d] marks those of the d data sets that can be judged."""
-    below, above = LEVELS[bend]
-    doubted = fitted.t < -stdtrit(fitted.freedom, 1 - below)
-    doubted |= fitted.t > stdtrit(fitted.freedom, 1 - above)
+    lower_level, upper_level = LEVELS[bend]
+    doubted = fitted.t < -stdtrit(fitted.freedom, 1 - lower_level)
+    doubted |= fitted.t > stdtrit(fitted.freedom, 1 - upper_level)
     half_widths = stdtrit(fitted.freedom, (1 + BOUND) / 2) * fitted.errors[:, 1]
     checks = []
     for i, where in enumerate(ln_best):
@@ -190,11 +198,11 @@ def _words(bend: Bend, size: np.ndarray) -> str:
 
 
 def _too_few(bend: Bend, ln_best: float, ln_batch: np.ndarray) -> str:
-    n, below, above = len(ln_batch), int(np.sum(ln_batch < ln_best)), int(np.sum(ln_batch > ln_best))
+    n, smaller, larger = len(ln_batch), int(np.sum(ln_batch < ln_best)), int(np.sum(ln_batch > ln_best))
     if n < FEWEST:
         return f"{n} batch sizes, but {FEWEST} are needed"
-    counts = {"slope": f"{below} of {n} batch sizes below", "plateau": f"{above} of {n} batch sizes above"}
-    return counts.get(bend, f"{below} batch sizes below and {above} above") + " the knee"
+    counts = {"slope": f"{smaller} of {n} batch sizes below", "plateau": f"{larger} of {n} batch sizes above"}
+    return counts.get(bend, f"{smaller} batch sizes below and {larger} above") + " the knee"
 
 
 def _searches(

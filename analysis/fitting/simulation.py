@@ -158,10 +158,10 @@ class Searches(NamedTuple):
 def scenarios() -> list[Scenario]:
     """Returns all scenarios. Scenarios without a knee have only one shape, and those in ``BEYOND`` come last."""
     knees = [(knee, shape) for knee in KNEES for shape in ALL_SHAPES if knee not in ABSENT or shape == "hyperbola"]
-    own = itertools.product(knees, _STANDARD, NOISES, GRIDS)
+    own_points = itertools.product(knees, _STANDARD, NOISES, GRIDS)
     shared = itertools.product(POINTS[1:], INSIDE[:2], SHAPES, _STANDARD, NOISES)
     return [
-        *(Scenario(knee, shape, sizes, noise, grid) for (knee, shape), sizes, noise, grid in own),
+        *(Scenario(knee, shape, sizes, noise, grid) for (knee, shape), sizes, noise, grid in own_points),
         *(Scenario(knee, shape, sizes, noise, GRIDS[0], points) for points, knee, shape, sizes, noise in shared),
         *(Scenario(INSIDE[0], shape, 11, noise, GRIDS[0]) for shape in BEYOND for noise in NOISES),
     ]
@@ -199,7 +199,7 @@ def draw(scenario: Scenario, datasets: int, rng: np.random.Generator, times: int
 def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.Generator) -> np.ndarray:
     if knee in ABSENT:
         return np.full(datasets, np.inf if knee == ABSENT[0] else -np.inf)
-    at = {
+    positions = {
         "middle": ln_batch[[0, -1]].mean(),
         "2 octaves inside": ln_batch[-1] - 2 * OCTAVE,
         "1 octave inside": ln_batch[-1] - OCTAVE,
@@ -207,7 +207,7 @@ def _ln_critical(knee: str, ln_batch: np.ndarray, datasets: int, rng: np.random.
         "2 octaves beyond": ln_batch[-1] + 2 * OCTAVE,
     }[knee]
     # A small shift, so that no position between two batch sizes is preferred.
-    return at + OCTAVE * rng.uniform(-0.25, 0.25, datasets)
+    return positions + OCTAVE * rng.uniform(-0.25, 0.25, datasets)
 
 
 def _curve(scenario: Scenario, ln_below_knee: np.ndarray, ln_batch: np.ndarray) -> np.ndarray:
@@ -226,8 +226,8 @@ def _curve(scenario: Scenario, ln_below_knee: np.ndarray, ln_batch: np.ndarray) 
 def _evaluated(steps: np.ndarray, grid: str, plateau: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the evaluations before and after ``steps``. NaN values stay NaN."""
     if grid == GRIDS[0]:
-        at = np.concatenate([[0], evaluation_steps(_LONGEST, _RATIO), [np.nan]])
-        after = np.searchsorted(at[:-1], np.where(np.isnan(steps), _LONGEST * 2, steps))
-        return np.where(np.isnan(steps), np.nan, at[after - 1]), at[after]
-    apart = plateau / _SHARE
-    return np.floor(steps / apart) * apart, np.floor(steps / apart + 1) * apart
+        evaluation_step = np.concatenate([[0], evaluation_steps(_LONGEST, _RATIO), [np.nan]])
+        after = np.searchsorted(evaluation_step[:-1], np.where(np.isnan(steps), _LONGEST * 2, steps))
+        return np.where(np.isnan(steps), np.nan, evaluation_step[after - 1]), evaluation_step[after]
+    spacing = plateau / _SHARE
+    return np.floor(steps / spacing) * spacing, np.floor(steps / spacing + 1) * spacing

@@ -45,7 +45,7 @@ def run(datasets: int, seed: int, report: Report, wanted: Sequence[Scenario] = (
     def one(scenario: Scenario, rng: np.random.Generator) -> list[dict[str, object]]:
         first = {"shape": scenario.shape, "luck": float(scenario.noise.split()[1])}
         drawn = [simulation.draw(scenario, 1, rng, int(MOST)) for _ in range(datasets)]
-        return [first | row(Search(scenario.batch_size, each)) for each in drawn]
+        return [first | row(Search(scenario.batch_size, search)) for search in drawn]
 
     table = coverage_tables.table("suggestions", scenarios(), wanted, one, seed, datasets, report)
     return table[list(COLUMNS)]
@@ -70,10 +70,10 @@ class Search:
     def data(self, counts: Mapping[int, int]) -> Data:
         """Returns the points computed from the first trials at the given batch sizes (by index)."""
         rows = sorted(counts)
-        low, high = (np.fmin.reduce(each[rows, :TRIALS], axis=1) for each in (self._low, self._high))
+        low, high = (np.fmin.reduce(ends[rows, :TRIALS], axis=1) for ends in (self._low, self._high))
         middle = samples.geometric_steps(self._low, self._high)
-        every = [middle[i, : counts[i]] for i in rows]
-        low, high, share = narrowing.expected_best(low, high, every, TRIALS)
+        all_steps = [middle[i, : counts[i]] for i in rows]
+        low, high, share = narrowing.expected_best(low, high, all_steps, TRIALS)
         variance = weights.minimum_variance(self._steps[rows, :TRIALS])
         return Data(self.batch_size[rows], low, high, variance, share)
 
@@ -112,9 +112,9 @@ def _followed(search: Search) -> tuple[float, int, Data]:
         sizes = [size for size in suggestions.new_sizes(data) if _index(size, search.batch_size) is not None]
         trials = [counts[i] for i in sorted(counts)]
         possible = [
-            each
-            for each in suggestions.suggest(data, trials, TRIALS, lambda size, steps: size * steps, sizes)
-            if each.kind == suggestions.NEW or 2 * each.trials <= MOST * TRIALS
+            suggestion
+            for suggestion in suggestions.suggest(data, trials, TRIALS, lambda size, steps: size * steps, sizes)
+            if suggestion.kind == suggestions.NEW or 2 * suggestion.trials <= MOST * TRIALS
         ]
         if not possible or search.cost(counts) > MOST:
             return float("inf"), followed, data
@@ -143,8 +143,8 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
         f"Aim: at most {MEDIAN:.0%} in the median, and {NINTH_DECILE:.0%} in nine of ten. "
         f"{'aims met' if met else 'MISSED'}: {percent(middle)} and {percent(upper)}",
     ]
-    for by in ("luck", "shape"):
-        lines += ["", text.table([_line(by, *group) for group in table.groupby(by, sort=False)], [by])]
+    for column in ("luck", "shape"):
+        lines += ["", text.table([_line(column, *group) for group in table.groupby(column, sort=False)], [column])]
     lines += ["", text.table([_line("all", "all shapes and lucks", table)], ["all"])]
     return "\n".join(lines)
 
@@ -154,9 +154,9 @@ def _ratios(rows: pd.DataFrame) -> np.ndarray:
     return rows["ratio"].dropna().to_numpy()
 
 
-def _line(by: str, value: Hashable, rows: pd.DataFrame) -> dict[str, str]:
+def _line(column: str, value: Hashable, rows: pd.DataFrame) -> dict[str, str]:
     ratios = _ratios(rows)
-    line = {by: f"{value:.2f}" if by == "luck" else str(value)}
+    line = {column: f"{value:.2f}" if column == "luck" else str(value)}
     for heading, quantile in (("median", 0.5), ("nine of ten", 0.9), ("most", 1.0)):
         share = float(np.quantile(ratios, quantile, method="higher")) if len(ratios) else np.nan
         line[heading] = "never" if np.isinf(share) else percent(share)

@@ -83,29 +83,32 @@ def suggest(
       repeats: number of repeats of the best trial to consider, at every batch size.
     """
     now = width(data, gain)
-    found = []
+    candidates = []
     for size in sizes:
         expected, steps = _at_new_size(data, size, gain)
-        found.append(Suggestion(NEW, size, some, expected, some * cost(size, steps)))
+        candidates.append(Suggestion(NEW, size, some, expected, some * cost(size, steps)))
     middle = np.exp(extents.mean_curve(_prior(data), data.low, data.high, data.variance, data.share))
     pairs = list(zip(data.batch_size.tolist(), middle.tolist(), strict=True))
     for i, (size, steps) in enumerate(pairs if more_trials else []):
         expected = _with_trials(data, i, counts[i] * 2 / some, steps, gain)
-        found.append(Suggestion(TRIALS, size, counts[i], expected, counts[i] * cost(size, steps)))
+        candidates.append(Suggestion(TRIALS, size, counts[i], expected, counts[i] * cost(size, steps)))
     if repeats:
-        again = Data(data.batch_size, middle, middle, None, np.ones(len(middle)))
-        spent = repeats * sum(cost(*each) for each in pairs)
-        found.append(Suggestion(REPEATS, float("nan"), repeats * len(pairs), width(again, gain), spent))
+        repeated = Data(data.batch_size, middle, middle, None, np.ones(len(middle)))
+        spent = repeats * sum(cost(*pair) for pair in pairs)
+        candidates.append(Suggestion(REPEATS, float("nan"), repeats * len(pairs), width(repeated, gain), spent))
     wide = gaps(data, gain)
 
-    def divides(one: Suggestion) -> bool:
-        return one.kind == NEW and any(below < one.batch_size < above for below, above in wide)
+    def divides(candidate: Suggestion) -> bool:
+        return candidate.kind == NEW and any(smaller < candidate.batch_size < larger for smaller, larger in wide)
 
-    def narrows(one: Suggestion) -> bool:
-        return one.width.deviation < (1 - LEAST) * now.deviation and one.width.octaves <= now.octaves
+    def narrows(option: Suggestion) -> bool:
+        return option.width.deviation < (1 - LEAST) * now.deviation and option.width.octaves <= now.octaves
 
-    useful = [one for one in found if divides(one) or narrows(one)]
-    return sorted(useful, key=lambda one: (not divides(one), (one.width.deviation - now.deviation) / one.cost))
+    useful = [candidate for candidate in candidates if divides(candidate) or narrows(candidate)]
+    return sorted(
+        useful,
+        key=lambda candidate: (not divides(candidate), (candidate.width.deviation - now.deviation) / candidate.cost),
+    )
 
 
 def gaps(data: Data, gain: float = GAIN) -> list[tuple[float, float]]:
@@ -118,7 +121,9 @@ def gaps(data: Data, gain: float = GAIN) -> list[tuple[float, float]]:
     start = -np.inf if np.isnan(pays.low) else pays.low / 2
     end = np.inf if np.isnan(pays.high) else pays.high
     pairs = itertools.pairwise(data.batch_size.tolist())
-    return [(below, above) for below, above in pairs if above / below > WIDE and above > start and below < end]
+    return [
+        (smaller, larger) for smaller, larger in pairs if larger / smaller > WIDE and larger > start and smaller < end
+    ]
 
 
 def new_sizes(data: Data, gain: float = GAIN) -> list[float]:
@@ -129,8 +134,8 @@ def new_sizes(data: Data, gain: float = GAIN) -> list[float]:
     high = batch_size[-1] if np.isnan(pays.high) else pays.high
     start, end = low * 2 ** AROUND[0], high * 2 ** AROUND[1]
     pairs = itertools.pairwise(batch_size.tolist())
-    between = [(below * above) ** 0.5 for below, above in pairs if np.log2(above / below) >= APART]
-    return [each for each in between if start <= each <= end] + [
+    middles = [(smaller * larger) ** 0.5 for smaller, larger in pairs if np.log2(larger / smaller) >= APART]
+    return [middle for middle in middles if start <= middle <= end] + [
         float(batch_size[-1] * 2),
         float(batch_size[-1] * 4),
         float(batch_size[0] / 2),
@@ -149,9 +154,9 @@ def width(data: Data, gain: float) -> Width:
     return Width(octaves(pays), extents.deviation(probability, data.batch_size, PAYS, gain))
 
 
-def octaves(one: Extent) -> float:
+def octaves(extent: Extent) -> float:
     """Returns the width of an interval in octaves, or ``OPEN`` if an end is open."""
-    return float(np.log(one.high / one.low) / OCTAVE) if one.verdict == "identified" else OPEN
+    return float(np.log(extent.high / extent.low) / OCTAVE) if extent.verdict == "identified" else OPEN
 
 
 def _prior(data: Data) -> curve_prior.PriorCurves:
@@ -190,7 +195,7 @@ def _inserted(data: Data, size: float) -> tuple[Data, int]:
     """Returns the data with an additional batch size, whose steps are set to 1, and its index."""
     i = int(np.searchsorted(data.batch_size, size))
     variance = None if data.variance is None else np.insert(data.variance, i, np.nan)
-    low, high, share = (np.insert(own, i, 1.0) for own in (data.low, data.high, data.share))
+    low, high, share = (np.insert(numbers, i, 1.0) for numbers in (data.low, data.high, data.share))
     return Data(np.insert(data.batch_size, i, size), low, high, variance, share), i
 
 

@@ -73,7 +73,7 @@ def decide(
 
 def _of_interval(data_ends: np.ndarray, ends: np.ndarray, ln_batch: np.ndarray, plateau_seen: bool) -> Statement:
     # An end at the smallest or largest batch size counts as inside, regardless of rounding in the logarithms.
-    above, below = data_ends[0] >= ln_batch[0] - 1e-9, data_ends[1] <= ln_batch[-1] + 1e-9
-    caveats: tuple[str, ...] = () if below else ("the interval reaches past the largest batch size",)
-    caveats += () if above else ("the interval reaches past the smallest batch size",)
-    return Statement(text.verdict(bool(above), bool(below and plateau_seen)), ends, caveats)
+    low_inside, high_inside = data_ends[0] >= ln_batch[0] - 1e-9, data_ends[1] <= ln_batch[-1] + 1e-9
+    caveats: tuple[str, ...] = () if high_inside else ("the interval reaches past the largest batch size",)
+    caveats += () if low_inside else ("the interval reaches past the smallest batch size",)
+    return Statement(text.verdict(bool(low_inside), bool(high_inside and plateau_seen)), ends, caveats)

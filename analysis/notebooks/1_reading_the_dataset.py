@@ -32,7 +32,7 @@ from IPython.display import Markdown
 from analysis import releases
 from analysis.figures import learning_curves
 from analysis.plotting import picture
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import store
 from results.catalog import overview, scan
 from results.checks import verify
@@ -190,7 +190,7 @@ pd.DataFrame(crossed._asdict()).sort_values(["high", "trial"]).head()
 
 # %%
 survey = overview.survey(STORE)
-table = steps.table(survey)
+table = steps_to_target.table(survey)
 row = table[(table["study"] == commit.name) & (table["target_metric"] == target.metric)].iloc[0]
 ways = {
     "rows in memory": crossed.answer(),

@@ -30,9 +30,9 @@ from analysis import releases, text
 from analysis.figures import batch_figures
 from analysis.fitting import (
     assumptions,
-    coverage,
     curve_fits,
     extent_coverage,
+    fit_coverage,
     fit_tables,
     regimes,
     simulation,
@@ -296,7 +296,7 @@ scenarios = [
     simulation.Scenario("absent: perfect scaling", "hyperbola", 9, "high", "ratio 1.1"),
     simulation.Scenario("middle", "slope -0.85", 11, "low", "ratio 1.1"),
 ]
-simulated = coverage.run(100, 0, print, scenarios)
+simulated = fit_coverage.run(100, 0, print, scenarios)
 simulated[["knee", "shape", "noise", "covered", "identified", "at_least", "wrong", "failed", "octaves"]]
 
 # %% [markdown]

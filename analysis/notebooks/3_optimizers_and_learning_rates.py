@@ -129,11 +129,11 @@ conditions = [f"dataset=digits,model=fully_connected*,optimizer={name},{PLAIN}" 
 picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tuple(conditions))))
 
 # %% [markdown]
-# Does it grow linearly? The table lists the power of the batch size by which the rate grows: 1 is the linear rule, 0.5
-# the square-root rule, and 0 no growth. The power is a least-squares slope in logarithms of the geometric mean over
-# nearly best trials, with a 90 % interval from the scatter (`analysis/fitting/search_growth.py`). The first table
-# stops at the critical batch size if it is identified, because the rules are meant for that range. Otherwise it uses
-# all batch sizes.
+# Does it grow linearly? The table lists the power of the batch size by which the rate grows: 1 is the linear rule,
+# 0.5 the square-root rule, and 0 no growth. The power is a least-squares slope in logarithms of the geometric mean
+# over nearly best trials, with a 90 % interval from the scatter, if there are at least four batch sizes. The first
+# table stops at the critical batch size if it is identified, because the rules are meant for that range. Otherwise it
+# uses all batch sizes.
 
 # %%
 chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])

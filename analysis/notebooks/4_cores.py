@@ -29,7 +29,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases
-from analysis.cores import core_counts, factorizations, scaling
+from analysis.cores import core_counts, measured_factorizations, scaling
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import picture
 from results.papers import published_numbers
@@ -46,13 +46,15 @@ STORE = releases.release()
 # `complete` and `infeasible` count trials, and infeasible ones diverged. Graphs differ in their number of links.
 
 # %%
-measured = factorizations.load(STORE)
-table = factorizations.table(measured).assign(links=[one.study.dataset_options.get("links") for one in measured])
+measured = measured_factorizations.load(STORE)
+table = measured_factorizations.table(measured).assign(
+    links=[one.study.dataset_options.get("links") for one in measured]
+)
 named = table.set_index(["links", "dim", "solver", "table_dtype", "solver_dtype", "cores"])
 named.filter(["seconds_per_epoch", "recall_20", "recall_50", "complete", "infeasible"])
 
 # %%
-print(*(factorizations.notes(measured) or ["no notes"]), sep="\n")
+print(*(measured_factorizations.notes(measured) or ["no notes"]), sep="\n")
 
 # %% [markdown]
 # ## Two cores show a speed-up but not a law
@@ -165,7 +167,7 @@ picture.show(recall_figures.precision(measured))
 
 # %%
 ways = [one for one in measured if one.study.dim == 128 and one.study.solver == "cholesky"]
-formats = factorizations.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
+formats = measured_factorizations.table(ways).assign(norm_penalty=[one.trials["norm_penalty"].iloc[0] for one in ways])
 formats = formats.set_index(["norm_penalty", "table_dtype", "solver_dtype"]).sort_index()
 formats.filter(["recall_20", "objective", "seconds_per_epoch", "bytes_per_core", "complete", "infeasible"])
 
@@ -183,7 +185,7 @@ picture.show(recall_figures.tuning(measured))
 (tuned, *_) = [one for one in measured if len(one.trials) > 1]
 ranked = tuned.last[tuned.chosen_by].sort_values(ascending=False)
 Markdown(
-    f"On {factorizations.SPLITS[tuned.chosen_by]}, the best of {len(ranked)} trials has Recall@20 "
+    f"On {measured_factorizations.SPLITS[tuned.chosen_by]}, the best of {len(ranked)} trials has Recall@20 "
     f"{ranked.iloc[0]:.4f}, the median one {ranked.median():.4f}, and the worst {ranked.iloc[-1]:.4f}. Compare the "
     "effects of solvers and number formats with this range."
 )

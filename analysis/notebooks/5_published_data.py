@@ -33,7 +33,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases, text
-from analysis.figures import batch_figures, definitions, paper_workloads, shallue2018
+from analysis.figures import batch_figures, paper_lines, paper_workloads, shallue2018
 from analysis.fitting import curve_fits, fit_tables, points_file
 from analysis.plotting import picture
 from results import store
@@ -195,7 +195,7 @@ picture.show(shallue2018.figure(studies, 8))
 # The figures of the paper are:
 
 # %%
-pd.Series(definitions.TITLES, name="shows").rename_axis("figure").to_frame()
+pd.Series(paper_lines.TITLES, name="shows").rename_axis("figure").to_frame()
 
 # %% [markdown]
 # ## Side by side

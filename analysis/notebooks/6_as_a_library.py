@@ -25,7 +25,7 @@ import sweeps
 from analysis.figures import batch_figures
 from analysis.fitting import curve_fits
 from analysis.plotting import picture
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 
 FOLDER = tempfile.TemporaryDirectory()
 STORE = FOLDER.name
@@ -80,7 +80,7 @@ tables.measurements[["trial", "step", "train_loss", "validation_error"]].tail()
 # fit` the next one. With only eight trials per point, the answers are uncertain, as their verdicts state.
 
 # %%
-answers = steps.table(*steps.load(STORE))
+answers = steps_to_target.table(*steps_to_target.load(STORE))
 answers[["batch_size", "target_metric", "target_value", "steps_low", "steps_high"]]
 
 # %%

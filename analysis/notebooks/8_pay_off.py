@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import releases
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.figures import payoff_figures
 from analysis.fitting import curve_fits
-from analysis.payoff import answers, subjects, tables
+from analysis.payoff import answer_tables, answers, subjects
 from analysis.plotting import picture
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None, "display.max_rows", 200)
@@ -44,7 +44,7 @@ STORE = releases.release()
 ENDS = ["", "_low", "_high"]
 PAYS = [f"batch_size{end}" for end in ENDS]
 EFFICIENT = [f"efficient_batch_size{end}" for end in ENDS]
-published = tables.table(answers.answers(subjects.of_paper("shallue2018")))
+published = answer_tables.table(answers.answers(subjects.of_paper("shallue2018")))
 published[["dataset", "model", *PAYS, "batch_verdict", *EFFICIENT]]
 
 # %% [markdown]
@@ -75,19 +75,19 @@ picture.show(payoff_figures.of_curves(chosen))
 # %%
 found = answers.answers(subjects.of_curves(chosen))
 columns = ["optimizer", "estimate", *PAYS, "batch_verdict", "predicted_devices", "predicted_verdict"]
-tables.table(found)[columns]
+answer_tables.table(found)[columns]
 
 # %% [markdown]
 # One factorization ran on one real core and on two. Two core counts show a speed-up but cannot determine a law. All
 # others were timed on only one number of cores.
 
 # %%
-measured = factorizations.load(STORE)
+measured = measured_factorizations.load(STORE)
 picture.show(payoff_figures.of_factorizations(measured))
 
 # %%
 cores = answers.answers(subjects.of_core_curves(core_counts.curves(measured)))
-tables.times_table([answer for answer in cores if len(answer.pay_offs["measured"].devices) > 1])[
+answer_tables.times_table([answer for answer in cores if len(answer.pay_offs["measured"].devices) > 1])[
     ["dataset", "model", "devices", "measured_seconds", "measured_device_hours", "measured_on_front"]
 ]
 

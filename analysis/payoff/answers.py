@@ -123,7 +123,9 @@ def _times_of(rows: pd.DataFrame, subjects: Sequence[Subject], basis: Basis, *, 
 def _unmatched(rows: pd.DataFrame, row: int, subjects: Sequence[Subject], basis: str) -> BadInput:
     """Returns the error for a row that does not belong to any subject. Rows are counted from 0."""
     names = {name: str(rows[name][row]) for name in NAMES if name in rows}
-    if not any(names.items() <= {name: str(value) for name, value in one.names.items()}.items() for one in subjects):
+    if not any(
+        names.items() <= {name: str(value) for name, value in subject.names.items()}.items() for subject in subjects
+    ):
         why = f"is of no curve ({', '.join(names.values())}). Name data set and model as the table does."
     elif np.isnan(rows["batch_size"][row]):
         why = "has no batch_size. Only steps of a factorization go without one."
@@ -200,10 +202,10 @@ def _missing(basis: str, devices: np.ndarray, numbers: np.ndarray) -> list[str]:
     """Returns notes on doublings that were not judged, beyond ``numbers`` of ``devices``."""
     if len(devices) == 1:
         return [f"{basis} only on {number_of(int(devices[0]), 'device')}, so no doubling was observed"]
-    last, further = numbers[-1], devices[devices > numbers[-1]]
-    if not len(further):
+    last, larger = numbers[-1], devices[devices > numbers[-1]]
+    if not len(larger):
         return []
-    timed = f"{basis} on {last:,.0f} and {further[0]:,.0f} devices but not on {2 * last:,.0f}"
+    timed = f"{basis} on {last:,.0f} and {larger[0]:,.0f} devices but not on {2 * last:,.0f}"
     return [f"{timed}, so no doubling beyond {last:,.0f} is judged"]
 
 
@@ -223,11 +225,11 @@ def _beyond(times: StepTimes, batch_sizes: np.ndarray, *, as_share: bool) -> lis
     """
     if times.by != f"--{times.basis}":
         return []
-    below, above = times.batch_size < batch_sizes[0], times.batch_size > batch_sizes[-1]
-    shares = below & (times.devices == 1) & (as_share and times.basis == MEASURED)
+    smaller, larger = times.batch_size < batch_sizes[0], times.batch_size > batch_sizes[-1]
+    shares = smaller & (times.devices == 1) & (as_share and times.basis == MEASURED)
     return [
         f"{times.basis} at {text.batch_sizes(np.unique(times.batch_size[rows]))}, outside the curve: {use}"
-        for rows, use in ((shares, "used only as one device's share"), ((below | above) & ~shares, "not used"))
+        for rows, use in ((shares, "used only as one device's share"), ((smaller | larger) & ~shares, "not used"))
         if rows.any()
     ]
 

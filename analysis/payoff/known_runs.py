@@ -84,12 +84,12 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(stated=rows["seconds_to_target"].fillna(rows["seconds"]))
 
 
-def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes]:
+def of_rows(rows: pd.DataFrame, source: str, notes: Strings = ()) -> list[KnownTimes]:
     """Returns the runs in the rows from ``time_files.read``, one item per device kind. All rows have the same basis.
 
     Args:
       rows: the rows, one per run.
-      by: source of the rows.
+      source: source of the rows.
       notes: notes on all runs.
     """
     rows = seconds(rows)
@@ -97,11 +97,11 @@ def of_rows(rows: pd.DataFrame, by: str, notes: Strings = ()) -> list[KnownTimes
     if not shown:
         notes += (f"no two runs of a system differ, so the spread of runs is assumed to be {BETWEEN_RUNS:.0%}",)
     result = []
-    for kind, own in rows.groupby("device_kind", sort=True):
-        systems = [_system(runs, width) for _, runs in own.groupby(SYSTEM, dropna=False, sort=True)]
+    for kind, runs_of_kind in rows.groupby("device_kind", sort=True):
+        systems = [_system(runs, width) for _, runs in runs_of_kind.groupby(SYSTEM, dropna=False, sort=True)]
         arrays = {str(name): numbers.to_numpy(np.float64) for name, numbers in pd.DataFrame(systems).items()}
-        remarks = (*notes, *_remarks(own, len(systems)))
-        result.append(KnownTimes(str(kind), own["basis"].iloc[0], by, notes=remarks, **arrays))
+        remarks = (*notes, *_remarks(runs_of_kind, len(systems)))
+        result.append(KnownTimes(str(kind), runs_of_kind["basis"].iloc[0], source, notes=remarks, **arrays))
     return result
 
 
@@ -118,10 +118,13 @@ def _between_runs(rows: pd.DataFrame) -> tuple[float, bool]:
 def _system(runs: pd.DataFrame, width: float) -> dict[str, float]:
     """Pools the runs of one system. ``width`` is the 90 % bound on the error of ln seconds of one run."""
     medians = runs[["seconds", "stated", "earliest", "seconds_before_first_step"]].median()
-    middle, every = float(medians["seconds"]), runs[["seconds", "stated"]].to_numpy(np.float64)
+    middle, durations = float(medians["seconds"]), runs[["seconds", "stated"]].to_numpy(np.float64)
     pooled = width / math.sqrt(len(runs))
     spacing = math.log(middle / max(float(medians["earliest"]), 1e-9 * middle))
-    below, above = max(pooled, math.log(middle / every.min())), max(pooled, math.log(every.max() / middle))
+    lower_error, upper_error = (
+        max(pooled, math.log(middle / durations.min())),
+        max(pooled, math.log(durations.max() / middle)),
+    )
     step_below, step_above = 0.0, 0.0
     if {"low", "high"} <= set(runs):
         step_below = float(np.median(np.log(runs["seconds_per_step"] / runs["low"])))
@@ -133,21 +136,21 @@ def _system(runs: pd.DataFrame, width: float) -> dict[str, float]:
         "stated": medians["stated"],
         "before": medians["seconds_before_first_step"],
         "runs": len(runs),
-        "below": math.hypot(below, spacing, step_below),
-        "above": math.hypot(above, step_above),
+        "below": math.hypot(lower_error, spacing, step_below),
+        "above": math.hypot(upper_error, step_above),
     }
 
 
-def _remarks(own: pd.DataFrame, systems: int) -> list[str]:
+def _remarks(runs: pd.DataFrame, systems: int) -> list[str]:
     """Returns notes on a device kind's runs: the number of pooled runs, and runs whose reported time is longer."""
-    basis = own["basis"].iloc[0]
-    words = [f"{basis}: {number_of(len(own), 'run')} of {number_of(systems, 'system')}, with given steps"]
-    longer = own[np.abs(own["seconds"] / own["stated"] - 1) > DIFFERENT]
+    basis = runs["basis"].iloc[0]
+    words = [f"{basis}: {number_of(len(runs), 'run')} of {number_of(systems, 'system')}, with given steps"]
+    longer = runs[np.abs(runs["seconds"] / runs["stated"] - 1) > DIFFERENT]
     if len(longer):
-        most = (longer["stated"] / longer["seconds"]).max() - 1
+        longest = (longer["stated"] / longer["seconds"]).max() - 1
         words.append(
-            f"{len(longer)} of these runs took up to {most:.0%} longer than their steps times their seconds per step, "
-            "which the intervals include"
+            f"{len(longer)} of these runs took up to {longest:.0%} longer than their steps times their seconds per "
+            "step, which the intervals include"
         )
     return words
 
@@ -159,22 +162,22 @@ def pay_off(times: KnownTimes, gain: float) -> PayOff:
       times: the runs.
       gain: required speed-up per doubling, as a fraction.
     """
-    own = times.fastest()
-    i, j = time_to_target.doublings(own.devices)
-    middle = np.log(own.seconds[i] / own.seconds[j])
-    low = middle - np.hypot(own.below[i], own.above[j])
-    high = middle + np.hypot(own.above[i], own.below[j])
-    gains = Gains(own.devices[i], np.exp(middle), np.exp(low), np.exp(high))
+    fastest = times.fastest()
+    i, j = time_to_target.doublings(fastest.devices)
+    middle = np.log(fastest.seconds[i] / fastest.seconds[j])
+    low = middle - np.hypot(fastest.below[i], fastest.above[j])
+    high = middle + np.hypot(fastest.above[i], fastest.below[j])
+    gains = Gains(fastest.devices[i], np.exp(middle), np.exp(low), np.exp(high))
     return PayOff(
-        own.devices,
-        own.batch_size,
-        own.seconds,
-        own.seconds * np.exp(-own.below),
-        own.seconds * np.exp(own.above),
+        fastest.devices,
+        fastest.batch_size,
+        fastest.seconds,
+        fastest.seconds * np.exp(-fastest.below),
+        fastest.seconds * np.exp(fastest.above),
         gains,
-        time_to_target.last_doubling(gains, time_to_target.judged(own.devices), gain, "identified"),
-        own.before,
-        own.runs,
+        time_to_target.last_doubling(gains, time_to_target.judged(fastest.devices), gain, "identified"),
+        fastest.before,
+        fastest.runs,
     )
 
 
@@ -208,10 +211,10 @@ def critical(rows: pd.DataFrame, steps: PointsFit) -> str:
     if len(sizes) < FEWEST:
         return ""
     low, high = hyperbola(rows)
-    beyond = low / float(sizes.max())
-    if np.isnan(high) or not beyond > 1:
+    extrapolation = low / float(sizes.max())
+    if np.isnan(high) or not extrapolation > 1:
         return ""
     return (
         f"critical batch size: {steps.critical_in_words}. A hyperbola through all runs has it at "
-        f"{text.number(low)} to {text.number(high)}, which extrapolates {beyond:.1f}-fold or more"
+        f"{text.number(low)} to {text.number(high)}, which extrapolates {extrapolation:.1f}-fold or more"
     )

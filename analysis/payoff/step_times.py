@@ -73,8 +73,8 @@ class StepTimes(NamedTuple):
     def own(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns ``below`` and ``above`` without the error shared by all rows, which cancels in ratios."""
         ends = zip((self.below, self.above), self.shared, strict=True)
-        below, above = (np.sqrt(np.maximum(widths**2 - shared**2, 0)) for widths, shared in ends)
-        return below, above
+        lower_error, upper_error = (np.sqrt(np.maximum(widths**2 - shared**2, 0)) for widths, shared in ends)
+        return lower_error, upper_error
 
     def within(self, smallest: float, largest: float) -> "StepTimes":
         """Returns the rows within a curve's batch sizes, or within shares of them. Outside, the steps are unknown."""
@@ -87,11 +87,11 @@ class StepTimes(NamedTuple):
 
     def gaps(self) -> list[tuple[float, float, float]]:
         """Returns the gaps, each as a device count and the batch sizes on either side."""
-        found = []
+        gaps = []
         for count in np.unique(self.devices):
             sizes = np.sort(self.batch_size[self.devices == count])
-            found += [(count, a, b) for a, b in itertools.pairwise(sizes.tolist()) if b > GAP * a * SAME]
-        return found
+            gaps += [(count, a, b) for a, b in itertools.pairwise(sizes.tolist()) if b > GAP * a * SAME]
+        return gaps
 
     def choices(self, smallest: float, largest: float) -> "dict[float, Choices]":
         """Returns the batch sizes available for each device count, within the range of a curve.
@@ -100,11 +100,11 @@ class StepTimes(NamedTuple):
           smallest, largest: range of the curve's batch sizes (ignored if a step uses all data).
         """
         if np.isnan(self.batch_size).any():
-            each = zip(self.devices, np.log(self.seconds)[:, None], np.eye(len(self.devices))[:, None], strict=True)
-            return {float(n): Choices(np.array([np.nan]), time, time, time, weight) for n, time, weight in each}
+            steps = zip(self.devices, np.log(self.seconds)[:, None], np.eye(len(self.devices))[:, None], strict=True)
+            return {float(n): Choices(np.array([np.nan]), time, time, time, weight) for n, time, weight in steps}
         even = np.round(2 ** (np.arange(PER_OCTAVE * math.log2(largest) + 1) / PER_OCTAVE))
         numbers = 2.0 ** np.arange(math.log2(largest) + 1) if self.divided else np.unique(self.devices)
-        found = {}
+        choices = {}
         for count in numbers.tolist():
             rows = np.flatnonzero(self.divided | (self.devices == count))
             rows = rows[np.argsort(self.batch_size[rows])]
@@ -114,29 +114,29 @@ class StepTimes(NamedTuple):
             inside = (sizes >= timed[0] / SAME) & (sizes <= timed[-1] * SAME)
             if inside.any():
                 sizes = sizes if self.divided else sizes[inside]
-                found[count] = self._interpolated(rows, np.log(timed), sizes)
-        return found
+                choices[count] = self._interpolated(rows, np.log(timed), sizes)
+        return choices
 
     def _interpolated(self, rows: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> "Choices":
         """Interpolates ln seconds at batch sizes [m] from rows at the ascending ln batch sizes ``x``."""
-        y, at = np.log(self.seconds[rows]), np.log(sizes)
-        before = np.clip(np.searchsorted(x, at * SAME, "right") - 1, 0, max(len(x) - 2, 0))
+        y, ln_size = np.log(self.seconds[rows]), np.log(sizes)
+        before = np.clip(np.searchsorted(x, ln_size * SAME, "right") - 1, 0, max(len(x) - 2, 0))
         after = np.minimum(before + 1, len(x) - 1)
-        apart = np.maximum(x[after] - x[before], 1e-300)
-        share = np.clip((at - x[before]) / apart, 0, 1)
+        distance = np.maximum(x[after] - x[before], 1e-300)
+        share = np.clip((ln_size - x[before]) / distance, 0, 1)
         middle = (1 - share) * y[before] + share * y[after]
-        bend = BEND / 2 * share * (1 - share) * apart**2
-        no_less = np.maximum(y[before], y[after] - (x[after] - at))
-        no_more = np.minimum(y[before] + (at - x[before]), y[after])
-        wide = apart > math.log(GAP * SAME)
+        bend = BEND / 2 * share * (1 - share) * distance**2
+        no_less = np.maximum(y[before], y[after] - (x[after] - ln_size))
+        no_more = np.minimum(y[before] + (ln_size - x[before]), y[after])
+        wide = distance > math.log(GAP * SAME)
         low = np.where(wide, np.minimum(no_less, middle), middle - bend)
         high = np.where(wide, np.maximum(no_more, middle), middle + bend)
-        under, over = at < x[0] - (SAME - 1), at > x[-1] + (SAME - 1)
-        low = np.where(under, y[0] - (x[0] - at), np.where(over, y[-1], low))
-        middle, high = (np.where(under | over, np.inf, each) for each in (middle, high))
-        weights = np.zeros((len(at), len(self.devices)))
-        weights[np.arange(len(at)), rows[before]] += 1 - share
-        weights[np.arange(len(at)), rows[after]] += share
+        is_smaller, over = ln_size < x[0] - (SAME - 1), ln_size > x[-1] + (SAME - 1)
+        low = np.where(is_smaller, y[0] - (x[0] - ln_size), np.where(over, y[-1], low))
+        middle, high = (np.where(is_smaller | over, np.inf, bound) for bound in (middle, high))
+        weights = np.zeros((len(ln_size), len(self.devices)))
+        weights[np.arange(len(ln_size)), rows[before]] += 1 - share
+        weights[np.arange(len(ln_size)), rows[after]] += share
         return Choices(sizes, middle, low, high, weights)
 
 
@@ -192,8 +192,8 @@ def _measured(kind: str, cells: dict[tuple[int, int], list[float]], notes: Strin
     places = sorted(cells)
     devices, batch_size = np.array(places, np.float64).T
     seconds = np.array([cells[place][0] / cells[place][1] for place in places])
-    width, known = noise(devices, batch_size, seconds)
-    if not known:
+    width, is_estimated = noise(devices, batch_size, seconds)
+    if not is_estimated:
         notes += (f"too few batch sizes were timed to estimate their noise, so it is assumed to be {BETWEEN_RUNS:.0%}",)
     widths = np.full(len(places), width)
     return StepTimes(kind, MEASURED, "", devices, batch_size, seconds, widths, widths, np.zeros(2), notes)
@@ -207,15 +207,15 @@ def noise(devices: np.ndarray, batch_size: np.ndarray, seconds: np.ndarray) -> t
     for seconds against batch size, and includes slowdowns of a shared machine.
     """
     squares, count = 0.0, 0
-    for each in np.unique(devices):
-        order = np.argsort(batch_size[devices == each])
-        x, y = (np.log(values[devices == each])[order] for values in (batch_size, seconds))
+    for device_count in np.unique(devices):
+        order = np.argsort(batch_size[devices == device_count])
+        x, y = (np.log(values[devices == device_count])[order] for values in (batch_size, seconds))
         if len(x) < FEWEST:
             continue
         after = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])  # weight of the larger neighbour
-        apart = y[1:-1] - after * y[2:] - (1 - after) * y[:-2]
-        squares += float((apart**2 / (1 + after**2 + (1 - after) ** 2)).sum())
-        count += len(apart)
+        deviation = y[1:-1] - after * y[2:] - (1 - after) * y[:-2]
+        squares += float((deviation**2 / (1 + after**2 + (1 - after) ** 2)).sum())
+        count += len(deviation)
     if not count:
         return float(ndtri(UPPER)) * BETWEEN_RUNS, False
     # Neighbouring residuals share points: c of them have the degrees of freedom of 18/35 c independent ones.
@@ -241,7 +241,7 @@ def of_core_curve(curve: CoreCurve) -> StepTimes | None:
     return StepTimes(kind, MEASURED, "", curve.cores, nothing, curve.seconds, widths, widths, np.zeros(2))
 
 
-def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
+def of_rows(rows: pd.DataFrame, source: str) -> list[StepTimes]:
     """Returns the step times in the rows from ``time_files.read``, one item per device kind and basis.
 
     Predicted rows share an error as large as the smallest of their ranges. If this error is large enough, each row
@@ -249,12 +249,12 @@ def of_rows(rows: pd.DataFrame, by: str) -> list[StepTimes]:
     """
     result = []
     for kind, basis in itertools.product(sorted(set(rows["device_kind"])), BASES):
-        own = rows[(rows["device_kind"] == kind) & (rows["basis"] == basis)]
-        if own.empty:
+        matching = rows[(rows["device_kind"] == kind) & (rows["basis"] == basis)]
+        if matching.empty:
             continue
-        devices, batch_size, seconds, low, high = (own[name].to_numpy(np.float64) for name in NUMBERS)
-        below, above = np.log(seconds / low), np.log(high / seconds)
-        least = np.array([below.min(), above.min()]) if basis == PREDICTED else np.zeros(2)
-        shared = np.sqrt(np.maximum(least**2 - OWN**2, 0))
-        result.append(StepTimes(kind, basis, by, devices, batch_size, seconds, below, above, shared))
+        devices, batch_size, seconds, low, high = (matching[name].to_numpy(np.float64) for name in NUMBERS)
+        lower_error, upper_error = np.log(seconds / low), np.log(high / seconds)
+        smallest = np.array([lower_error.min(), upper_error.min()]) if basis == PREDICTED else np.zeros(2)
+        shared = np.sqrt(np.maximum(smallest**2 - OWN**2, 0))
+        result.append(StepTimes(kind, basis, source, devices, batch_size, seconds, lower_error, upper_error, shared))
     return result

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import kind_views, text
 from analysis.columns import DIFFERS
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, curves, points_file
 from analysis.fitting.curve_fits import CurveFits
@@ -19,7 +19,7 @@ from analysis.fitting.regimes import Fit
 from analysis.payoff import known_runs, step_times, time_files
 from analysis.payoff.known_runs import KnownTimes
 from analysis.payoff.step_times import NAMES, PUBLISHED, Basis, StepTimes
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import progress, store
 from results.aliases import Json, Strings
 from results.bad_input import BadInput, check_choice
@@ -92,10 +92,10 @@ def of_store(
     drawn = kind_views.drawn(store.catalogue(folder))
     subjects = []
     if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
-        selected = curves.meeting(curves.of_store(*steps.load(folder, request)), folder, where)
+        selected = curves.meeting(curves.of_store(*steps_to_target.load(folder, request)), folder, where)
         subjects = of_curves(curve_fits.of_curves(selected, report, began))
     if kind_views.CORES in drawn and not where:
-        subjects += of_core_curves(core_counts.curves(factorizations.load(folder)))
+        subjects += of_core_curves(core_counts.curves(measured_factorizations.load(folder)))
     return subjects
 
 
@@ -206,19 +206,19 @@ def of_runs(file: Path, basis: Basis) -> list[Subject]:
     return [_of_runs({name: group[name].iloc[0] for name in named}, group, f"--{basis}") for group in groups]
 
 
-def _of_runs(names: Json, rows: pd.DataFrame, by: str, notes: Strings = ()) -> Subject:
+def _of_runs(names: Json, rows: pd.DataFrame, source: str, notes: Strings = ()) -> Subject:
     """Returns the subject for runs with given steps. It has a curve over batch size if the rows have batch sizes."""
     with_batch = rows[rows["batch_size"].notna()]
     steps = known_runs.curve(with_batch) if len(with_batch) else float(rows["steps"].median())
-    times = tuple(given_times(rows, steps, by, notes))
+    times = tuple(given_times(rows, steps, source, notes))
     return Subject(names, " · ".join(map(str, names.values())), steps, (), times)
 
 
-def given_times(rows: pd.DataFrame, steps: PointsFit | float, by: str, notes: Strings = ()) -> list[KnownTimes]:
+def given_times(rows: pd.DataFrame, steps: PointsFit | float, source: str, notes: Strings = ()) -> list[KnownTimes]:
     """Returns the times of runs with given steps. Adds a note on the critical batch size of their curve ``steps``."""
     if isinstance(steps, PointsFit):
         notes = tuple(filter(None, (*notes, known_runs.critical(rows, steps))))
-    return known_runs.of_rows(rows, by, notes)
+    return known_runs.of_rows(rows, source, notes)
 
 
 def _of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> list[Subject]:

@@ -81,8 +81,8 @@ def _check_columns(names: list[str], flag: str, basis: Basis, *, known: bool) ->
             raise BadInput(f"{flag} has a column {column} but no column steps, which it needs. Add it.")
     lone = [column for column in INTERVAL if column in names]
     if known and len(lone) == 1:
-        other = INTERVAL[1 - INTERVAL.index(lone[0])]
-        raise BadInput(f"{flag} has a column {lone[0]} but no column {other}. Add it, or remove {lone[0]}.")
+        missing_end = INTERVAL[1 - INTERVAL.index(lone[0])]
+        raise BadInput(f"{flag} has a column {lone[0]} but no column {missing_end}. Add it, or remove {lone[0]}.")
 
 
 def _parquet(file: Path) -> pd.DataFrame:
@@ -96,12 +96,12 @@ def _row(wrong: "pd.Series[bool] | np.ndarray") -> int:
 
 
 def _check_words(rows: pd.DataFrame, flag: str, basis: Basis) -> None:
-    other = rows["basis"] != basis
-    if other.any():
-        row = _row(other)
-        found = rows["basis"].iloc[row - 1]
-        right = f"Give it with --{found}." if found in BASES else f"It must be {basis}."
-        raise BadInput(f"{flag}: row {row} has basis {found!r}, but --{basis} takes only {basis} times. {right}")
+    wrong_basis = rows["basis"] != basis
+    if wrong_basis.any():
+        row = _row(wrong_basis)
+        stated = rows["basis"].iloc[row - 1]
+        right = f"Give it with --{stated}." if stated in BASES else f"It must be {basis}."
+        raise BadInput(f"{flag}: row {row} has basis {stated!r}, but --{basis} takes only {basis} times. {right}")
     for name in ("device_kind", *(name for name in (*NAMES, SYSTEM) if name in rows)):
         if rows[name].isna().any():
             raise BadInput(f"{flag}: {name} in row {_row(rows[name].isna())} is empty. Name it.")
@@ -119,8 +119,8 @@ def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
             wrong = wrong | (numbers != np.round(numbers))
         if wrong.any():
             row = _row(wrong)
-            found = rows[name].iloc[row - 1]
-            shown = "empty" if pd.isna(found) else repr(str(found))
+            stated = rows[name].iloc[row - 1]
+            shown = "empty" if pd.isna(stated) else repr(str(stated))
             raise BadInput(f"{flag}: {name} in row {row} is {shown}. It must be {_right(name)}.")
         rows[name] = numbers
     if not set(INTERVAL) <= set(rows):
@@ -128,8 +128,8 @@ def _check_numbers(rows: pd.DataFrame, flag: str) -> None:
     disordered = (rows["low"] > rows["seconds_per_step"]) | (rows["seconds_per_step"] > rows["high"])
     if disordered.any():
         low, middle, high = rows[["low", "seconds_per_step", "high"]].iloc[_row(disordered) - 1]
-        found = f"low={low:g}, seconds_per_step={middle:g} and high={high:g}"
-        raise BadInput(f"{flag}: row {_row(disordered)} has {found}. They must be in rising order.")
+        stated = f"low={low:g}, seconds_per_step={middle:g} and high={high:g}"
+        raise BadInput(f"{flag}: row {_row(disordered)} has {stated}. They must be in rising order.")
 
 
 def _right(name: str) -> str:
@@ -142,9 +142,9 @@ def _right(name: str) -> str:
 def _check_steps(rows: pd.DataFrame, flag: str) -> None:
     if "steps_low" not in rows:
         return
-    above = rows["steps_low"] > rows[STEPS]
-    if above.any():
-        row = _row(above)
+    crossed = rows["steps_low"] > rows[STEPS]
+    if crossed.any():
+        row = _row(crossed)
         low, high = rows[["steps_low", STEPS]].iloc[row - 1]
         right = "It must be the steps of the evaluation before the target."
         raise BadInput(f"{flag}: row {row} has steps_low {low:g} above steps {high:g}. {right}")

@@ -45,8 +45,8 @@ class StepCurves(NamedTuple):
 
     def ln_steps(self, batch_size: np.ndarray) -> np.ndarray:
         """Returns ln steps to target at ``batch_size`` [b] in examples: float64[c, b]."""
-        below = self.ln_critical[:, None] - np.log(batch_size)
-        return self.ln_height[:, None] + profiles.excess(below, self.sharpness[:, None])
+        ln_distance = self.ln_critical[:, None] - np.log(batch_size)
+        return self.ln_height[:, None] + profiles.excess(ln_distance, self.sharpness[:, None])
 
 
 class LastDoubling(NamedTuple):
@@ -82,22 +82,22 @@ def step_curves(fit: Fit) -> StepCurves:
         moves[min(0.0, np.log(fit.low) - ln_critical.min())] = None
     if len(ln_critical) and np.isfinite(fit.high):
         moves[max(0.0, np.log(fit.high) - ln_critical.max())] = None
-    every = np.concatenate([[fit.best[0]], *(ln_critical + move for move in moves)])
+    criticals = np.concatenate([[fit.best[0]], *(ln_critical + move for move in moves)])
     shapes = np.concatenate([[fit.best[1]], *[sharpness] * len(moves)])
-    ln_height, misfit = profiles.floors(ln_batch, fit.ln_steps, fit.weights, every, shapes)
+    ln_height, misfit = profiles.floors(ln_batch, fit.ln_steps, fit.weights, criticals, shapes)
     # Moving a curve up or down by slack adds n slack² times its prior to its misfit.
     room = np.maximum(fit.bound - misfit, 0)
     slack = np.sqrt(room / (n * profiles.prior(shapes, n)))
-    return StepCurves(every, shapes, ln_height, slack, float(fit.batch_size[0]), float(fit.batch_size[-1]))
+    return StepCurves(criticals, shapes, ln_height, slack, float(fit.batch_size[0]), float(fit.batch_size[-1]))
 
 
-def stated(found: LastDoubling) -> LastDoubling:
+def stated(answer: LastDoubling) -> LastDoubling:
     """Returns an answer, keeping only the ends that its verdict reports."""
     return LastDoubling(
-        found.best,
-        found.low if found.verdict in LOWER else float("nan"),
-        found.high if found.verdict in UPPER else float("nan"),
-        found.verdict,
+        answer.best,
+        answer.low if answer.verdict in LOWER else float("nan"),
+        answer.high if answer.verdict in UPPER else float("nan"),
+        answer.verdict,
     )
 
 
@@ -161,12 +161,12 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
         return None
     devices, batch_size = np.array(list(offered)), []
     ends, weights = [], []
-    for each in offered.values():
-        steps = curves.ln_steps(each.batch_size) if isinstance(curves, StepCurves) else np.log([[curves]])
-        ends.append([(steps + ln_seconds).min(axis=1) for ln_seconds in (each.low, each.middle, each.high)])
-        chosen = int(np.argmin(steps[0] + each.middle))
-        batch_size.append(each.batch_size[chosen])
-        weights.append(each.weights[chosen])
+    for choices in offered.values():
+        steps = curves.ln_steps(choices.batch_size) if isinstance(curves, StepCurves) else np.log([[curves]])
+        ends.append([(steps + ln_seconds).min(axis=1) for ln_seconds in (choices.low, choices.middle, choices.high)])
+        chosen = int(np.argmin(steps[0] + choices.middle))
+        batch_size.append(choices.batch_size[chosen])
+        weights.append(choices.weights[chosen])
     soonest, ln_time, latest = np.array(ends).transpose(1, 2, 0)  # [c, k]
     errors = _errors(times, np.array(weights), times.shared)
     middle = ln_time[0]
@@ -186,9 +186,9 @@ def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: 
 
 def _errors(times: StepTimes, weights: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns lower and upper bounds on the error of weighted sums of ln seconds, with weights [k, r]: [k] each."""
-    below, above = times.own()
+    lower_error, upper_error = times.own()
     down, up = np.maximum(weights, 0), np.maximum(-weights, 0)
-    ends = ((below, above, shared[0]), (above, below, shared[1]))
+    ends = ((lower_error, upper_error, shared[0]), (upper_error, lower_error, shared[1]))
     first, second = (np.sqrt(((down * a) ** 2 + (up * b) ** 2).sum(axis=1) + c**2) for a, b, c in ends)
     return first, second
 
@@ -204,8 +204,8 @@ def _gains(
     i, j = doublings(devices)
     soonest, ln_time, latest = ln_times
     middle = ln_time[0, i] - ln_time[0, j]
-    least = OF_GAIN if times.basis == PREDICTED else 0.0
-    errors = [np.maximum(each, least) for each in _errors(times, weights[i] - weights[j], np.zeros(2))]
+    minimum = OF_GAIN if times.basis == PREDICTED else 0.0
+    errors = [np.maximum(bounds, minimum) for bounds in _errors(times, weights[i] - weights[j], np.zeros(2))]
     low = middle - np.hypot(middle - (soonest[:, i] - latest[:, j]).min(axis=0), errors[0])
     high = middle + np.hypot((latest[:, i] - soonest[:, j]).max(axis=0) - middle, errors[1])
     return Gains(devices[i], np.exp(middle), np.exp(low), np.exp(high))
@@ -224,12 +224,12 @@ def judged(devices: np.ndarray) -> np.ndarray:
     n is the smallest count whose double exists. If a doubling is missing below n, only the smallest device count is
     returned.
     """
-    there = set(devices.tolist())
-    first = next((n for n in sorted(there) if 2 * n in there), min(there))
+    counts = set(devices.tolist())
+    first = next((n for n in sorted(counts) if 2 * n in counts), min(counts))
     chain = [first]
-    while 2 * chain[-1] in there:
+    while 2 * chain[-1] in counts:
         chain.append(2 * chain[-1])
-    return np.array(chain if 2 * min(there) > first else [min(there)])
+    return np.array(chain if 2 * min(counts) > first else [min(counts)])
 
 
 def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
@@ -247,7 +247,7 @@ def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.
     if len(numbers) < 2:
         return NOTHING
     rows = np.searchsorted(gains.devices, numbers[:-1])
-    best, low, high = (_up_to(numbers, each[rows], gain) for each in (gains.best, gains.low, gains.high))
+    best, low, high = (_up_to(numbers, values[rows], gain) for values in (gains.best, gains.low, gains.high))
     claim = text.verdict(verdict in LOWER and low > numbers[0], verdict in UPPER and high < numbers[-1])
     return stated(LastDoubling(best, low, high, claim))
 

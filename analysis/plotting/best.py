@@ -42,9 +42,9 @@ def lowest_errors(bests: Sequence[BestErrors], labels: Sequence[str]) -> list[Er
     lines = []
     for i, label in enumerate(labels):
         lowest: dict[int, float] = {}
-        for one in bests:
-            if np.isfinite(one.errors[i]):
-                lowest[one.batch_size] = min(one.errors[i], lowest.get(one.batch_size, np.inf))
+        for study in bests:
+            if np.isfinite(study.errors[i]):
+                lowest[study.batch_size] = min(study.errors[i], lowest.get(study.batch_size, np.inf))
         if lowest:
             sizes = sorted(lowest)
             lines.append(Errors(label, np.array(sizes, np.float64), np.array([lowest[size] for size in sizes])))
@@ -65,18 +65,18 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
     name = as_quality(metric, 0.0)[0]
 
     def onto(ax: Axes) -> None:
-        draw.batch_size_axis(ax, np.concatenate([one.batch_size for one in members]))
-        errors = np.concatenate([_as_shown(metric, one.error) for one in members])
+        draw.batch_size_axis(ax, np.concatenate([line.batch_size for line in members]))
+        errors = np.concatenate([_as_shown(metric, line.error) for line in members])
         if errors.min() > 0 and errors.max() / errors.min() > LOGARITHMIC:
             ax.set_yscale("log")
             ticks.in_decades(ax.yaxis, (errors.min(), errors.max()))
         else:
             ax.yaxis.set_major_locator(MaxNLocator(6))
             ax.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
-        for one, style in zip(members, styles, strict=True):
+        for line, style in zip(members, styles, strict=True):
             ax.plot(
-                one.batch_size,
-                _as_shown(metric, one.error),
+                line.batch_size,
+                _as_shown(metric, line.error),
                 color=style.color,
                 marker=style.marker,
                 linestyle=style.line,
@@ -90,7 +90,7 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
             _stop(ax, float(_as_shown(metric, np.array(stop))), is_error=name == metric)
         ax.set_ylabel(f"best {name.replace('_', ' ')}")
 
-    entries = [draw.legend_entry(style, one.label) for one, style in zip(members, styles, strict=True)]
+    entries = [draw.legend_entry(style, line.label) for line, style in zip(members, styles, strict=True)]
     return Panel(title, onto, entries if len(members) > 1 else ())
 
 

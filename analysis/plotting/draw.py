@@ -181,7 +181,8 @@ def repeated_medians(
     least half of them did not reach it. Set ``hollow`` if selected answers have the same colour.
     """
     rows = [
-        (one.batch_size, max(one.least[0], 0.5), middle(one.median), one.most[1] if bars else -1.0) for one in repeats
+        (repeat.batch_size, max(repeat.least[0], 0.5), middle(repeat.median), repeat.most[1] if bars else -1.0)
+        for repeat in repeats
     ]
     markers_with_bars(ax, rows, style, size=size, hollow=hollow)
 
@@ -206,9 +207,9 @@ def markers_with_bars(
     top, never = ax.get_ylim()[1], NEVER_AGAIN
     edge = style.color if hollow else "white"
     face = "white" if hollow else style.color
-    for across, least, median, most in rows:
-        if least < most:
-            bar = [least, min(most, top)]
+    for across, smallest, median, largest in rows:
+        if smallest < largest:
+            bar = [smallest, min(largest, top)]
             ax.plot([across] * 2, bar, color=style.color, linewidth=0.9, solid_capstyle="butt", zorder=3.6)
         look: Look = {"markersize": size, "markerfacecolor": face, "markeredgecolor": edge, "zorder": 3.9}
         if math.isfinite(median):

@@ -50,9 +50,11 @@ class CurveTrials(NamedTuple):
 def tuning_panels(curve_trials: CurveTrials) -> list[Panel]:
     """Returns panels of the best trial's metaparameters against batch size."""
     space = curve_trials.studies[-1].study.search.space
-    known = metaparameters.quantities(curve_trials.one.curve.tuned, space)
-    quantities = tuning.shared_quantities(curve_trials.one, known)
-    return [tuning.panel(f"best {one.label}", curve_trials.one, one) for one in quantities[:MOST_QUANTITIES]]
+    quantities_known = metaparameters.quantities(curve_trials.one.curve.tuned, space)
+    quantities = tuning.shared_quantities(curve_trials.one, quantities_known)
+    return [
+        tuning.panel(f"best {quantity.label}", curve_trials.one, quantity) for quantity in quantities[:MOST_QUANTITIES]
+    ]
 
 
 def success_panel(curve_trials: CurveTrials) -> Panel:
@@ -89,9 +91,9 @@ def share_interval(reached: int, undecided: int, n: int) -> tuple[float, float]:
         the upper end.
       n: total number of trials.
     """
-    most = reached + undecided
+    possible = reached + undecided
     low = special.betaincinv(reached, n - reached + 1, 0.05) if reached else 0.0
-    high = special.betaincinv(most + 1, n - most, 0.95) if most < n else 1.0
+    high = special.betaincinv(possible + 1, n - possible, 0.95) if possible < n else 1.0
     return float(low), float(high)
 
 
@@ -123,14 +125,14 @@ def ledger_panel(curve_trials: CurveTrials) -> Panel:
 
 def _endings(commit: Commit) -> np.ndarray:
     ledger = commit.ledger
-    others = ledger.time_limit + ledger.lost + ledger.failed + ledger.unstated
-    return np.array([ledger.complete, ledger.infeasible, ledger.pruned, others, ledger.missing])
+    incomplete = ledger.time_limit + ledger.lost + ledger.failed + ledger.unstated
+    return np.array([ledger.complete, ledger.infeasible, ledger.pruned, incomplete, ledger.missing])
 
 
 def confirmation_panel(curve_trials: CurveTrials) -> Panel:
     """Returns the panel with ratios of rerun to selected steps. Includes the reruns used to choose the trial."""
-    again = curve_trials.one.confirmations
-    if not again:
+    confirmations = curve_trials.one.confirmations
+    if not confirmations:
         recorded = curve_trials.one.curve.workload.recorded
         remedy = "Imported runs have no repeats." if recorded else "Use confirm=6."
         why = f"no trial of this target was rerun with fresh seeds. {remedy}"
@@ -138,10 +140,19 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
 
     def onto(ax: Axes) -> None:
         rows = [
-            (float(one.batch_size), max(one.least[0], 0.5) / steps, middle(one.median) / steps, one.most[1] / steps)
-            for one, steps in ((each, middle(each.selected)) for each in again)
+            (
+                float(study.batch_size),
+                max(study.least[0], 0.5) / steps,
+                middle(study.median) / steps,
+                study.most[1] / steps,
+            )
+            for study, steps in ((confirmation, middle(confirmation.selected)) for confirmation in confirmations)
         ]
-        chose = [(one.batch_size, middle(one.choosing) / middle(one.selected)) for one in again if one.choosing]
+        chose = [
+            (study.batch_size, middle(study.choosing) / middle(study.selected))
+            for study in confirmations
+            if study.choosing
+        ]
         ends = [end for row in rows for end in row[1:]] + [ratio for _, ratio in chose]
         draw.batch_size_axis(ax, [row[0] for row in rows], unit=curve_trials.one.curve.unit)
         ax.axhline(1, color=draw.SELECTED.color, linewidth=1.2, zorder=1.5)
@@ -155,7 +166,7 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
         ax.set_ylabel("steps / selected steps")
 
     legend: list[Artist] = [draw.legend_entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
-    if any(one.choosing for one in again):
+    if any(study.choosing for study in confirmations):
         legend.append(Line2D([], [], label="median that chose it", **CHOSE))
     return Panel("confirmed over selected steps", onto, legend)
 

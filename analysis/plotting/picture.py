@@ -111,9 +111,9 @@ def _write_title(figure: Figure, title: str, goal: str, room: float) -> None:
     down = figure.get_figheight()
     last = 0.4692 + LINE * goal.count("\n")
     lines = ((0.253, title, 11.0, "bold", 0.7 * room), (last, goal, 9.0, "normal", room))
-    for under, words, size, weight, fits in lines:
+    for line, words, size, weight, fits in lines:
         fitting = min(size, size * fits / max(1, *map(len, words.split("\n"))))
-        written = figure.text(left, 1 - under / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
+        written = figure.text(left, 1 - line / down, words, fontsize=fitting, fontweight=weight, color=draw.INK)
         keep_inside(written)
 
 
@@ -124,8 +124,8 @@ def keep_inside(words: Text | Legend) -> None:
     assert isinstance(size, float)
     while words.get_window_extent().x1 > words.figure.bbox.width and size > SMALLEST:
         size *= 0.98
-        for each in texts:
-            each.set_fontsize(size)
+        for text in texts:
+            text.set_fontsize(size)
 
 
 def slug(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from analysis import text
 from analysis.fitting.curve_fits import CurveFits
-from analysis.plotting import draw, ticks, verdicts
+from analysis.plotting import draw, ticks, verdict_marks
 from analysis.plotting.draw import INK, Look
 from analysis.plotting.grid import Panel
 from analysis.plotting.ticks import Ends
@@ -53,16 +53,16 @@ LOOKS: dict[str, Look] = {
 CONTOUR: Look = {"color": "#B5B5B5", "linewidth": 0.7, "linestyle": (0, (4, 3)), "zorder": 1}
 
 
-def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
+def panel(title: str, curve: CurveFits, quantity: Quantity) -> Panel:
     """Returns the panel for a quantity of the best trial, with its range over trials that are nearly as good."""
 
     def onto(ax: Axes) -> None:
-        best = one.best
+        best = curve.best
         sizes = np.array(sorted(best), np.float64)
         value = np.array([quantity.values(best[int(size)].to_frame().T)[0] for size in sizes])
-        values = [quantity.values(nearly_best(one, int(size))) for size in sizes]
+        values = [quantity.values(nearly_best(curve, int(size))) for size in sizes]
         low, high = (np.array([nan_end(rates) for rates in values]) for nan_end in (np.nanmin, np.nanmax))
-        draw.batch_size_axis(ax, sizes, unit=one.curve.unit)
+        draw.batch_size_axis(ax, sizes, unit=curve.curve.unit)
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
         if quantity.log:
@@ -72,9 +72,9 @@ def panel(title: str, one: CurveFits, quantity: Quantity) -> Panel:
             for name, power in POWERS.items():
                 scaled = value[0] * (sizes / sizes[0]) ** power
                 ax.plot(sizes, scaled, color=INK, linestyle=DASHES[name], linewidth=1.0)
-        fit = one.selected.fit
-        if fit is not None and one.selected.verdict == "identified":
-            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(one.selected.doubts)))
+        fit = curve.selected.fit
+        if fit is not None and curve.selected.verdict == "identified":
+            ax.axvline(fit.critical_batch_size, zorder=1, **_critical(in_doubt=bool(curve.selected.doubts)))
         ax.set_ylabel(quantity.label)
 
     return Panel(title, onto)
@@ -102,24 +102,24 @@ def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
     if rates:
         looks = DASHES.items()
         entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
-    identified = [one.selected for one in lines if one.selected.verdict == "identified"]
-    for in_doubt in sorted({bool(one.doubts) for one in identified}):
-        label = text.with_doubt(verdicts.KNEE, "identified", in_doubt=in_doubt)
+    identified = [points_fit.selected for points_fit in lines if points_fit.selected.verdict == "identified"]
+    for in_doubt in sorted({bool(points_fit.doubts) for points_fit in identified}):
+        label = text.with_doubt(verdict_marks.KNEE, "identified", in_doubt=in_doubt)
         entries.append(Line2D([], [], label=label, **_critical(in_doubt=in_doubt)))
     return entries
 
 
-def nearly_best(one: CurveFits, batch_size: int) -> pd.DataFrame:
+def nearly_best(curve: CurveFits, batch_size: int) -> pd.DataFrame:
     """Returns the rows of the trials that needed at most ``NEARLY`` times the fewest steps at a batch size."""
-    rows = one.trials[batch_size]
+    rows = curve.trials[batch_size]
     steps = (rows["steps_low"].clip(lower=0.5) + rows["steps_high"]) / 2
     reached = rows["outcome"] == "reached"
     return rows[reached & (steps <= NEARLY * steps[reached].min())]
 
 
-def shared_quantities(one: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:
+def shared_quantities(curve: CurveFits, quantities: Sequence[Quantity]) -> list[Quantity]:
     """Returns the ``quantities`` that are known for every best trial."""
-    best = list(one.best.values())
+    best = list(curve.best.values())
     return [q for q in quantities if best and all(np.isfinite(q.values(row.to_frame().T)[0]) for row in best)]
 
 
@@ -194,7 +194,7 @@ def plane_symbols(contours: bool) -> list[Artist]:
 def plane_limits(several: Sequence[TrialPoints], across: Quantity, up: Quantity) -> list[Ends]:
     """Returns limits for both axes that include all trials, with a margin."""
     ends = []
-    for quantity, values in ((across, [one.x for one in several]), (up, [one.y for one in several])):
+    for quantity, values in ((across, [points.x for points in several]), (up, [points.y for points in several])):
         low, high = float(np.min(np.concatenate(values))), float(np.max(np.concatenate(values)))
         if quantity.log:
             room = (high / low) ** 0.06 * 1.15

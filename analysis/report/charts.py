@@ -95,7 +95,7 @@ def legend_panel(i: int, chart: LegendChart, group_numbers: Mapping[str, int]) -
         tag("div", *keys, class_="chips"),
         tag("ul", *items, class_="said") if items else "",
         class_="panel",
-        data_groups=" ".join(dict.fromkeys(str(group_numbers[one.study.name]) for one in chart.members)),
+        data_groups=" ".join(dict.fromkeys(str(group_numbers[member.study.name]) for member in chart.members)),
     )
 
 
@@ -119,7 +119,7 @@ def chart_section(
       notes: notes below the charts.
       studies_table: table of the studies.
     """
-    group_numbers = {one.study.name: group_number for group_number, one in studies}
+    group_numbers = {study.study.name: group_number for group_number, study in studies}
     panels = [legend_panel(charts_before + i, chart, group_numbers) for i, chart in enumerate(charts)]
     content = [tag("div", *panels, class_="panels"), *(tag("p", note, class_="note") for note in notes), studies_table]
     return section(name, title, *content, about=about, groups=group_numbers.values())
@@ -187,11 +187,11 @@ def steps(series: Mapping[str, Mark], across: Ends, up: Ends, unit: str, height:
       unit: unit of the batch sizes.
       height: height of the axes in pixels.
     """
-    own = channels(series, quantity("x", f"batch size ({unit})", across), quantity("y", "steps to target", up))
-    return sizing(height) | {"layer": [*_behind(own), *_measured(own)]}
+    enc = channels(series, quantity("x", f"batch size ({unit})", across), quantity("y", "steps to target", up))
+    return sizing(height) | {"layer": [*_behind(enc), *_measured(enc)]}
 
 
-def _behind(own: Channels) -> list[Json]:
+def _behind(enc: Channels) -> list[Json]:
     """Returns layers for the regimes, perfect scaling, fits with regions, *pays up to* and critical batch sizes."""
     rule, clipped = {"type": "rule", "clip": True}, {"clip": True}
     pays = {"type": "rule", "strokeWidth": 3}
@@ -200,40 +200,40 @@ def _behind(own: Channels) -> list[Json]:
     hollow = {"condition": {"test": "datum.open", "value": PAPER}, "value": INK}
     fill = {"field": "fill", "type": "nominal", "scale": None}
     return [
-        layer("regimes", {"type": "rect", "opacity": 0.5}, x=own.x, x2={"field": "x2"}, fill=fill),
-        layer("diagonals", rule | {"color": "var(--diagonal)"}, **own.between),
-        layer("bands", clipped | {"type": "area", "opacity": 0.22}, **own.at, y2={"field": "y2"}, color=own.tone),
-        layer("perfect", rule | {"strokeDash": [6, 4], "strokeWidth": 1.3}, **own.between),
-        layer("knees", rule | {"strokeDash": [2, 3]}, **own.at, y2={"value": {"expr": "height"}}),
-        layer("fits", clipped | {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone, opacity=DIMMED),
-        layer("pays", pays, x=own.x, x2={"field": "x2"}, y={"value": {"expr": "height - 7"}}, strokeDash=DASHED),
-        layer("knees", diamond, **own.at, fill=hollow, stroke={"value": INK}) | {"name": "diamonds"},
-        layer("rings", ring | {"filled": False}, **own.at, stroke=own.tone, opacity=DIMMED, strokeDash=DASHED),
+        layer("regimes", {"type": "rect", "opacity": 0.5}, x=enc.x, x2={"field": "x2"}, fill=fill),
+        layer("diagonals", rule | {"color": "var(--diagonal)"}, **enc.between),
+        layer("bands", clipped | {"type": "area", "opacity": 0.22}, **enc.at, y2={"field": "y2"}, color=enc.tone),
+        layer("perfect", rule | {"strokeDash": [6, 4], "strokeWidth": 1.3}, **enc.between),
+        layer("knees", rule | {"strokeDash": [2, 3]}, **enc.at, y2={"value": {"expr": "height"}}),
+        layer("fits", clipped | {"type": "line", "strokeWidth": 1.8}, **enc.at, color=enc.tone, opacity=DIMMED),
+        layer("pays", pays, x=enc.x, x2={"field": "x2"}, y={"value": {"expr": "height - 7"}}, strokeDash=DASHED),
+        layer("knees", diamond, **enc.at, fill=hollow, stroke={"value": INK}) | {"name": "diamonds"},
+        layer("rings", ring | {"filled": False}, **enc.at, stroke=enc.tone, opacity=DIMMED, strokeDash=DASHED),
     ]
 
 
-def _measured(own: Channels) -> list[Json]:
+def _measured(enc: Channels) -> list[Json]:
     """Returns the layers for answers and their intervals."""
     arrow = {"field": "arrow", "type": "nominal"}
-    fill = {"condition": {"test": "datum.open", "value": PAPER}, **own.tone}
+    fill = {"condition": {"test": "datum.open", "value": PAPER}, **enc.tone}
     return [
-        layer(POINTS, {"type": "rule", "strokeWidth": 2, "clip": True}, **own.bar, opacity=DIMMED)
+        layer(POINTS, {"type": "rule", "strokeWidth": 2, "clip": True}, **enc.bar, opacity=DIMMED)
         | {"name": "intervals"},
-        layer(POINTS, {"type": "text", "dy": -13, "fontSize": 14}, **own.at, text=arrow, opacity=DIMMED)
+        layer(POINTS, {"type": "text", "dy": -13, "fontSize": 14}, **enc.at, text=arrow, opacity=DIMMED)
         | {"name": "arrows"},
-        layer(POINTS, MARK, **own.at, shape=own.form, fill=fill, stroke=own.tone, opacity=DIMMED, description=LINES),
+        dots(enc, fill, enc.tone, opacity=DIMMED),
     ]
 
 
 def cores(series: Mapping[str, Mark], across: Ends, up: Ends) -> Json:
     """Returns the chart of seconds per epoch against cores, with quartiles, fitted laws and perfect scaling."""
-    own = channels(series, quantity("x", "cores", across), quantity("y", "seconds per epoch", up))
+    enc = channels(series, quantity("x", "cores", across), quantity("y", "seconds per epoch", up))
     ideal = {"type": "rule", "strokeDash": [6, 4], "color": MUTED, "clip": True}
     layers = [
-        layer("perfect", ideal, **own.between),
-        layer("fits", {"type": "line", "strokeWidth": 1.8}, **own.at, color=own.tone),
-        layer(POINTS, {"type": "rule", "strokeWidth": 2}, **own.bar) | {"name": "bars"},
-        layer(POINTS, MARK, **own.at, shape=own.form, fill=own.tone, stroke=own.tone, description=LINES),
+        layer("perfect", ideal, **enc.between),
+        layer("fits", {"type": "line", "strokeWidth": 1.8}, **enc.at, color=enc.tone),
+        layer(POINTS, {"type": "rule", "strokeWidth": 2}, **enc.bar) | {"name": "bars"},
+        dots(enc, enc.tone, enc.tone),
     ]
     return sizing(SMALL) | {"layer": layers}
 
@@ -245,29 +245,28 @@ def courses(series: Mapping[str, Mark], title: str, log: bool) -> Json:
     recall = {"title": "Recall@20 of held-out links, test rows", "tickCount": 6}
     x = {"field": "x", "type": "quantitative", "scale": scale, "axis": bottom}
     y = {"field": "y", "type": "quantitative", "scale": {"zero": True}, "axis": recall}
-    own, clear = channels(series, x, y), {"value": "transparent"}
+    enc, clear = channels(series, x, y), {"value": "transparent"}
     layers = [
-        layer(POINTS, {"type": "line", "strokeWidth": 1.4}, **own.at, color=own.tone) | {"name": "lines"},
-        layer(POINTS, MARK, **own.at, shape=own.form, stroke=own.tone, fill=clear, description=LINES),
+        layer(POINTS, {"type": "line", "strokeWidth": 1.4}, **enc.at, color=enc.tone) | {"name": "lines"},
+        layer(POINTS, MARK, **enc.at, shape=enc.form, stroke=enc.tone, fill=clear, description=LINES),
     ]
     return sizing(SMALL) | {"layer": layers}
 
 
-def costs(series: Mapping[str, Mark], seconds: str, least: float) -> Json:
+def costs(series: Mapping[str, Mark], seconds: str, smallest: float) -> Json:
     """Returns the chart of milliseconds per step against megabytes sent per device.
 
     Args:
       series: mark for each series.
       seconds: title of the vertical axis.
-      least: smallest nonzero number of megabytes. Below it, the axis is linear.
+      smallest: smallest nonzero number of megabytes. Below it, the axis is linear.
     """
     sent = {"title": "counted MB sent per device and step", "tickCount": 6, "format": "~g"}
     took = {"title": seconds, "tickCount": 6, "format": "~g"}
-    x = {"field": "x", "type": "quantitative", "scale": {"type": "symlog", "constant": least}, "axis": sent}
+    x = {"field": "x", "type": "quantitative", "scale": {"type": "symlog", "constant": smallest}, "axis": sent}
     y = {"field": "y", "type": "quantitative", "scale": {"type": "log", "padding": 12, "nice": False}, "axis": took}
-    own = channels(series, x, y)
-    mark = layer(POINTS, MARK, **own.at, shape=own.form, fill=own.tone, stroke={"value": PAPER}, description=LINES)
-    return sizing(SMALL) | {"layer": [mark]}
+    enc = channels(series, x, y)
+    return sizing(SMALL) | {"layer": [dots(enc, enc.tone, {"value": PAPER})]}
 
 
 def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
@@ -305,7 +304,7 @@ def plane(across: str, up: str, log: tuple[bool, bool], colour: str) -> Json:
 
 
 def channels(series: Mapping[str, Mark], x: Json, y: Json) -> Channels:
-    """Returns the encodings of positions, and of the colour and shape of each series."""
+    """Returns the enc of positions, and of the colour and shape of each series."""
     tone, form = (
         {
             "field": "series",
@@ -328,6 +327,11 @@ def layer(data: str, mark: Fields, **encoding: Any) -> Json:
     """Returns a layer that draws the data ``name``. Only marks with a description are exposed to screen readers."""
     aria = "description" in encoding
     return {"name": data, "data": {"name": data}, "mark": {**mark, "aria": aria}, "encoding": encoding}
+
+
+def dots(enc: Channels, fill: Json, stroke: Json, **encoding: Any) -> Json:
+    """Returns the layer of the marks that can be hovered and focused."""
+    return layer(POINTS, MARK, **enc.at, shape=enc.form, fill=fill, stroke=stroke, **encoding, description=LINES)
 
 
 def sizing(height: int) -> Json:

@@ -100,18 +100,24 @@ def gather(folder: Folder, target: TargetRequest, report: Report) -> PageContent
         for kind, items in measured.items():
             groups |= section_groups(kind, items, by_name)
         grouped = {commit.name for group in groups.values() for commit in group.commits}
-        others = _by_looks((commit for commit in visible if commit.name not in grouped), lambda commit: commit.study)
-        every = [*groups.values(), *(_group(names, commits=tuple(own)) for names, own in others.items())]
-        commits = sorted((commit for group in every for commit in group.commits), key=lambda commit: commit.name)
+        ungrouped = _by_looks((commit for commit in visible if commit.name not in grouped), lambda commit: commit.study)
+        all_groups = [
+            *groups.values(),
+            *(_group(names, commits=tuple(members)) for names, members in ungrouped.items()),
+        ]
+        commits = sorted((commit for group in all_groups for commit in group.commits), key=lambda commit: commit.name)
         runs = [row for commit in commits for row in read_table(commit, "studies").to_pylist()]
         move(len(visible))
     group_numbers = {name: group_number for group_number, name in enumerate(groups)}
     taken: set[str] = set()
     return PageContents(
         commits,
-        [group._replace(key=picture.unique_stem(group.key, taken)) for group in add_waiting(every, folder, commits)],
+        [
+            group._replace(key=picture.unique_stem(group.key, taken))
+            for group in add_waiting(all_groups, folder, commits)
+        ],
         [(group_numbers[goal.workload.commits[0].name], goal) for goal in goals],
-        {kind: [(group_numbers[_looks(one.study)], one) for one in items] for kind, items in measured.items()},
+        {kind: [(group_numbers[_looks(study.study)], study) for study in items] for kind, items in measured.items()},
         runs,
     )
 
@@ -120,15 +126,17 @@ def goal_groups(goals: Sequence[WorkloadRow]) -> dict[Hashable, FilterGroup]:
     """Returns one group per workload, by the name of its first study."""
     groups: dict[Hashable, FilterGroup] = {}
     for goal in goals:
-        one = goal.workload
-        words = [one.title, goal.target_text, workload_rows.pays(goal)]
+        workload = goal.workload
+        words = [workload.title, goal.target_text, workload_rows.pays(goal)]
         for _, points_fit in workload_rows.answers(goal):
             words += [points_fit.verdict, *(regime for _, regime in workload_rows.regimes_in_words(points_fit))]
-        name = one.commits[0].name
+        name = workload.commits[0].name
         before = groups[name].search_text if name in groups else ""
-        key = "/".join(filter(None, [one.dataset, one.model, one.optimizer, one.distinction]))
+        key = "/".join(filter(None, [workload.dataset, workload.model, workload.optimizer, workload.distinction]))
         search_text = " ".join([before, *words]).replace("_", " ")
-        groups[name] = FilterGroup(key, goal.kind, one.dataset, one.model, one.optimizer, search_text, one.commits)
+        groups[name] = FilterGroup(
+            key, goal.kind, workload.dataset, workload.model, workload.optimizer, search_text, workload.commits
+        )
     return groups
 
 
@@ -138,8 +146,8 @@ def section_groups(kind: str, studies: Sequence[Any], commits: Mapping[str, Comm
     assert section is not None
     words = importlib.import_module(section.module).words
     return {
-        names: _group(names, words(own), [commits[one.study.name] for one in own])
-        for names, own in _by_looks(studies, lambda one: one.study).items()
+        names: _group(names, words(members), [commits[study.study.name] for study in members])
+        for names, members in _by_looks(studies, lambda study: study.study).items()
     }
 
 
@@ -157,7 +165,7 @@ def add_waiting(groups: Sequence[FilterGroup], folder: Folder, seen: Sequence[Co
     filled = [
         group._replace(waiting=tuple(members.pop(names, ()))) for group, names in zip(groups, names_of, strict=True)
     ]
-    return filled + [_group(names, waiting=tuple(own)) for names, own in members.items()]
+    return filled + [_group(names, waiting=tuple(plans_of_group)) for names, plans_of_group in members.items()]
 
 
 def _by_looks(items: Iterable[T], study_of: Callable[[T], Plan]) -> dict[Looks, list[T]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from analysis import text
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.cores.core_counts import CoreCurve
-from analysis.cores.factorizations import SPLITS, MeasuredFactorization
+from analysis.cores.measured_factorizations import SPLITS, MeasuredFactorization
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import labels, ticks
 from analysis.plotting.ticks import Ends
@@ -25,7 +25,7 @@ def core_charts(studies: Sequence[MeasuredFactorization]) -> list[LegendChart]:
 
 def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
     """Returns notes on all charts, one sentence each."""
-    words = factorizations.notes(studies)
+    words = measured_factorizations.notes(studies)
     if studies and not _curves(studies):
         words.append("no factorization was timed on two numbers of real cores, so scaling over cores is not measured")
     return [f"{note[0].upper()}{note[1:]}." for note in words]
@@ -66,52 +66,58 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart
 def over_seconds(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
     """Yields charts of recall against solve time, with one series per solver."""
     for group in recall_figures.by_solver(studies):
-        one = group[0]
-        cores = labels.span([one.study.cores], "core")
-        title = f"Solvers: d = {one.study.dim}, {labels.formats(one)}, {cores}"
-        yield _courses(title, group, [labels.solver(each) for each in group], True)
+        first = group[0]
+        cores = labels.span([first.study.cores], "core")
+        title = f"Solvers: d = {first.study.dim}, {labels.formats(first)}, {cores}"
+        yield _courses(title, group, [labels.solver(factorization) for factorization in group], True)
 
 
 def over_formats(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
     """Yields charts of recall against epochs, with one series per number format."""
     for group in recall_figures.by_format(studies):
-        one = group[0]
-        norms = one.study.space["norm_penalty"].values
+        first = group[0]
+        norms = first.study.space["norm_penalty"].values
         ridge = f", λ = {norms[0]:g}" if len(norms) == 1 else ""
-        title = f"Number formats: d = {one.study.dim}, {labels.solver(one)}{ridge}"
-        yield _courses(title, group, [labels.formats(each) for each in group], False)
+        title = f"Number formats: d = {first.study.dim}, {labels.solver(first)}{ridge}"
+        yield _courses(title, group, [labels.formats(factorization) for factorization in group], False)
 
 
 def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
     """Yields charts of recall in the plane of unobserved weight and norm penalty."""
     for members in recall_figures.by_trial(studies):
-        one = members[0]  # the trials are the same for all core counts
-        last, rows, split = one.last, [], SPLITS[one.chosen_by]
-        for trial, row in one.trials.iterrows():
+        first = members[0]  # the trials are the same for all core counts
+        last, rows, split = first.last, [], SPLITS[first.chosen_by]
+        for trial, row in first.trials.iterrows():
             point = {"x": float(row["unobserved_weight"]), "y": float(row["norm_penalty"])}
             diverged = row["status"] == "INFEASIBLE"
-            recall = float(last[one.chosen_by].get(trial, np.nan))
+            recall = float(last[first.chosen_by].get(trial, np.nan))
             if not diverged and not np.isfinite(recall):
                 continue
             end = "diverged" if diverged else f"Recall@20 of {split}: {recall:.4f}"
-            lines = [f"trial {trial}", f"α: {point['x']:.3g}", f"λ: {point['y']:.3g}", end, f"study: {one.study.name}"]
+            lines = [
+                f"trial {trial}",
+                f"α: {point['x']:.3g}",
+                f"λ: {point['y']:.3g}",
+                end,
+                f"study: {first.study.name}",
+            ]
             rows.append(
                 point
-                | {"label": "\n".join(lines), "best": int(trial == one.chosen)}
+                | {"label": "\n".join(lines), "best": int(trial == first.chosen)}
                 | ({"diverged": 1} if diverged else {"recall": recall})
             )
-        spaces = (one.study.space["unobserved_weight"], one.study.space["norm_penalty"])
+        spaces = (first.study.space["unobserved_weight"], first.study.space["norm_penalty"])
         log = tuple(space.scale not in ("LINEAR", "INTEGER") for space in spaces)
         conclusions = []
-        if one.chosen is not None:
-            best = one.last.loc[one.chosen]
+        if first.chosen is not None:
+            best = first.last.loc[first.chosen]
             conclusions.append(
-                f"Best of {len(one.trials)} trials: {recall_figures.recalls(one, 'Recall@20')}, at unobserved weight "
-                f"α = {best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
+                f"Best of {len(first.trials)} trials: {recall_figures.recalls(first, 'Recall@20')}, at unobserved "
+                f"weight α = {best['unobserved_weight']:.2g} and norm penalty λ = {best['norm_penalty']:.2g} (ringed)."
             )
         yield LegendChart(
-            f"Tuning: d = {one.study.dim}, {labels.solver(one)}",
-            labels.line(one.study.dataset, labels.size(one), labels.span([one.study.epochs], "epoch")),
+            f"Tuning: d = {first.study.dim}, {labels.solver(first)}",
+            labels.line(first.study.dataset, labels.size(first), labels.span([first.study.epochs], "epoch")),
             {},
             {
                 "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1]), f"Recall@20, {split}"),
@@ -128,20 +134,26 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
     trial, mark_of = recall_figures.trial_of(best), charts.assign_marks(names)
     rows: list[Json] = []
     conclusions: list[str] = []
-    for one, name in zip(group, names, strict=True):
-        own = one.epochs_of(trial)
-        across = own["elapsed"] if timed else own["epoch"]
-        for x, recall, epoch in zip(across, own["recall_20"], own["epoch"], strict=True):
+    for factorization, name in zip(group, names, strict=True):
+        epochs = factorization.epochs_of(trial)
+        across = epochs["elapsed"] if timed else epochs["epoch"]
+        for x, recall, epoch in zip(across, epochs["recall_20"], epochs["epoch"], strict=True):
             if np.isfinite(x) and np.isfinite(recall):
                 seconds = [f"seconds of solving: {text.number(x)}"] if timed else []
-                lines = [name, f"epoch: {epoch}", f"Recall@20: {recall:.4f}", *seconds, f"study: {one.study.name}"]
+                lines = [
+                    name,
+                    f"epoch: {epoch}",
+                    f"Recall@20: {recall:.4f}",
+                    *seconds,
+                    f"study: {factorization.study.name}",
+                ]
                 rows.append({"series": name, "x": float(f"{x:.5g}"), "y": float(recall), "label": "\n".join(lines)})
-        if one.trials["status"].get(trial) == "INFEASIBLE":
-            last = own["epoch"].iloc[-1] if len(own) else one.study.epochs
+        if factorization.trials["status"].get(trial) == "INFEASIBLE":
+            last = epochs["epoch"].iloc[-1] if len(epochs) else factorization.study.epochs
             conclusions.append(f"{name}: diverged by epoch {last}.")
-        elif len(own):
-            pace = f"{text.number(float(own['seconds'].median()))} s per epoch, " if timed else ""
-            conclusions.append(f"{name}: {pace}Recall@20 {own['recall_20'].iloc[-1]:.4f} after the last epoch.")
+        elif len(epochs):
+            pace = f"{text.number(float(epochs['seconds'].median()))} s per epoch, " if timed else ""
+            conclusions.append(f"{name}: {pace}Recall@20 {epochs['recall_20'].iloc[-1]:.4f} after the last epoch.")
     lasts = [max(row["x"] for row in rows if row["series"] == name) for name in {row["series"] for row in rows}]
     log = timed and bool(lasts) and max(lasts) > APART * min(lasts) > 0
     row = best.trials.loc[trial]

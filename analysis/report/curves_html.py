@@ -67,16 +67,16 @@ def curves(charts: Sequence[StepsChart]) -> Html:
     if not charts:
         missing = tag("p", "No trial reached its target in any study over batch sizes.", class_="none")
         return section("curves", TITLE, missing)
-    before = itertools.accumulate((len(one.charts) for one in charts), initial=0)
-    panels = [_panel(i, one) for i, one in zip(before, charts, strict=False)]
-    members = [group_number for one in charts for group_number, _ in one.members]
+    before = itertools.accumulate((len(chart.charts) for chart in charts), initial=0)
+    panels = [_panel(i, chart) for i, chart in zip(before, charts, strict=False)]
+    members = [group_number for chart in charts for group_number, _ in chart.members]
     return section("curves", TITLE, tag("div", *panels, class_="panels"), about=READING, groups=members)
 
 
-def _panel(i: int, one: StepsChart) -> Html:
+def _panel(i: int, chart: StepsChart) -> Html:
     """Returns a panel whose first chart has index ``i`` on the page."""
-    several = len(one.charts) > 1
-    figures = [_figure(at, one, name if several else None) for at, name in enumerate(one.charts, i)]
+    several = len(chart.charts) > 1
+    figures = [_figure(place, chart, name if several else None) for place, name in enumerate(chart.charts, i)]
     chips = [
         tag(
             "button",
@@ -88,33 +88,33 @@ def _panel(i: int, one: StepsChart) -> Html:
             aria_pressed="false",
             data_group=str(group_number),
         )
-        for (group_number, goal), mark in zip(one.members, one.marks, strict=True)
+        for (group_number, goal), mark in zip(chart.members, chart.marks, strict=True)
     ]
     notes = [
         tag("p", f"{goal.series}: no curve ({goal.fitted.why_nothing}).", data_groups=str(group_number), class_="note")
-        for group_number, goal in one.without
+        for group_number, goal in chart.without
         if goal.fitted
     ]
-    details = [_detail(group_number, goal) for group_number, goal in one.members]
+    details = [_detail(group_number, goal) for group_number, goal in chart.members]
     return tag(
         "article",
-        tag("h3", one.title),
-        tag("p", one.goal, class_="goal"),
+        tag("h3", chart.title),
+        tag("p", chart.goal, class_="goal"),
         tag("div", *figures, class_="both" if several else None),
         tag("p", HINT, class_="hint") if len(chips) > 1 else "",
         tag("div", *chips, class_="chips"),
         *details,
         *notes,
         class_="panel wide" if several else "panel",
-        data_groups=" ".join(dict.fromkeys(str(group_number) for group_number, _ in [*one.members, *one.without])),
+        data_groups=" ".join(dict.fromkeys(str(group_number) for group_number, _ in [*chart.members, *chart.without])),
     )
 
 
-def _figure(at: int, one: StepsChart, name: str | None) -> Html:
+def _figure(place: int, steps_chart: StepsChart, name: str | None) -> Html:
     """Returns a chart. It has a caption if its panel has several charts."""
-    of = f", {name} answers" if name else ""
-    label = chart_name(f"{TITLE.lower()}, {one.title}{of}", one.goal)
-    chart = tag("div", class_="chart", data_chart=str(at), role="group", aria_label=label)
+    kind = f", {name} answers" if name else ""
+    label = chart_name(f"{TITLE.lower()}, {steps_chart.title}{kind}", steps_chart.goal)
+    chart = tag("div", class_="chart", data_chart=str(place), role="group", aria_label=label)
     return tag("figure", tag("figcaption", name), chart) if name else chart
 
 
@@ -123,11 +123,11 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
     answers = workload_rows.answers(goal)
     paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
-        of = f", {name}" if len(answers) > 1 else ""
+        kind = f", {name}" if len(answers) > 1 else ""
         pays, efficient = points_fit.extents_in_words
         paragraphs += [
-            tag("p", f"Pays up to{of}: {pays}. Efficient up to: {efficient}."),
-            tag("p", _hyperbola(points_fit, of)),
+            tag("p", f"Pays up to{kind}: {pays}. Efficient up to: {efficient}."),
+            tag("p", _hyperbola(points_fit, kind)),
             _regimes(points_fit),
             *_checks(points_fit.checks),
             tag("p", f"Points: {workload_rows.reason(goal, points_fit)}.", class_="note"),
@@ -135,10 +135,10 @@ def _detail(group_number: int, goal: WorkloadRow) -> Html:
     return tag("div", tag("h4", goal.series), *paragraphs, class_="detail", data_detail=str(group_number), hidden="")
 
 
-def _hyperbola(points_fit: PointsFit, of: str) -> str:
+def _hyperbola(points_fit: PointsFit, kind: str) -> str:
     """Returns a sentence on the critical batch size, with its verdict."""
     words = points_fit.critical_in_words
-    return f"If a hyperbola, critical batch size{of}: {words} ({points_fit.verdict_in_words})."
+    return f"If a hyperbola, critical batch size{kind}: {words} ({points_fit.verdict_in_words})."
 
 
 def _regimes(points_fit: PointsFit, name: str = "") -> Html:
@@ -189,8 +189,8 @@ def workloads(goals: Sequence[tuple[int, WorkloadRow]]) -> Html:
 
 def _legend(fitted: Sequence[PointsFit]) -> Html:
     """Returns explanations of all doubts that occur in the table."""
-    found = {name for points_fit in fitted for name in points_fit.doubts}
-    pairs = [(words, assumptions.FINDINGS[name]) for name, words in DOUBTS.items() if name in found]
+    doubtful = {name for points_fit in fitted for name in points_fit.doubts}
+    pairs = [(words, assumptions.FINDINGS[name]) for name, words in DOUBTS.items() if name in doubtful]
     if not pairs:
         return Html("")
     listed = tag(
@@ -205,12 +205,12 @@ def _legend(fitted: Sequence[PointsFit]) -> Html:
 
 def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
     points_fit = goal.fitted.selected if goal.fitted else None
-    one = goal.workload
+    workload = goal.workload
     title = tag(
         "span",
-        tag("button", one.optimizer, type="button", class_="show", title="show the curve"),
-        tag("span", f"{one.dataset} · {one.model}"),
-        tag("span", one.distinction) if one.distinction else "",
+        tag("button", workload.optimizer, type="button", class_="show", title="show the curve"),
+        tag("span", f"{workload.dataset} · {workload.model}"),
+        tag("span", workload.distinction) if workload.distinction else "",
         tag("span", goal.target_text),
         class_="name",
     )
@@ -218,10 +218,12 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
     notes = [*workload_rows.shortcomings(goal), workload_rows.best_in_words(goal)]
     notes += [workload_rows.reason(goal, points_fit)] if points_fit and not points_fit.fit else []
     fits_of = dict(workload_rows.answers(goal))
-    runs = [_regimes(each, name if len(fits_of) > 1 else "") for name, each in fits_of.items()]
+    runs = [_regimes(fit_of_curve, name if len(fits_of) > 1 else "") for name, fit_of_curve in fits_of.items()]
     cells = [
-        Cell(title, f"{one.dataset} {one.model} {one.optimizer} {one.distinction}", "title"),
-        number(len(sizes), f"{' … '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} {one.unit}"),
+        Cell(title, f"{workload.dataset} {workload.model} {workload.optimizer} {workload.distinction}", "title"),
+        number(
+            len(sizes), f"{' … '.join(f'{size:,}' for size in dict.fromkeys((sizes[0], sizes[-1])))} {workload.unit}"
+        ),
         number(_trials(goal)),
         *(_answer(fits_of.get(name), ends) for name in curve_fits.ANSWERS),
         Cell(join([*runs, *(tag("p", words) for words in notes if words)]), "", "words"),

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from analysis import text
-from analysis.cores import factorizations as of_cores
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores import measured_factorizations as of_cores
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting import labels
 from analysis.report import core_charts
 from analysis.report.charts import LegendChart, chart_section
@@ -44,31 +44,35 @@ def section(
     studies: Sequence[tuple[int, MeasuredFactorization]], charts_before: int
 ) -> tuple[Html, Sequence[LegendChart]]:
     """Returns the section on factorizations and its charts. ``charts_before`` is the number of preceding charts."""
-    measured = [one for _, one in studies]
+    measured = [study for _, study in studies]
     charts = core_charts.core_charts(measured)
     values = of_cores.table(measured).to_dict("records")
-    rows = [_row(group_number, one, own) for (group_number, one), own in zip(studies, values, strict=True)]
-    own = table("Factorizations", FACTORIZATIONS, rows)
+    rows = [_row(group_number, study, columns) for (group_number, study), columns in zip(studies, values, strict=True)]
+    factorization_table = table("Factorizations", FACTORIZATIONS, rows)
     notes = core_charts.notes(measured)
-    return chart_section("factorizations", TITLE, studies, charts_before, charts, notes, own, OF_CORES), charts
+    return chart_section(
+        "factorizations", TITLE, studies, charts_before, charts, notes, factorization_table, OF_CORES
+    ), charts
 
 
-def _row(group_number: int, one: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
-    """Returns a factorization's table row. ``values`` is its row in ``analysis.cores.factorizations.table``."""
+def _row(group_number: int, factorization: MeasuredFactorization, values: Mapping[Hashable, Any]) -> Html:
+    """Returns a factorization's table row. ``values`` is its row in ``measured_factorizations.table``."""
     recalls = _values(values, "recall_20", "recall_50")
     metaparameters = _values(values, "unobserved_weight", "norm_penalty")
-    diverged = one.chosen is None and one.ledger.infeasible
-    size = labels.size(one)
+    diverged = factorization.chosen is None and factorization.ledger.infeasible
+    size = labels.size(factorization)
     cells: list[Cell | str] = [
-        Cell(tag("span", one.study.dataset, tag("small", size)), f"{one.study.dataset} {size}"),
-        number(one.study.dim),
-        labels.solver(one),
-        labels.formats(one),
-        number(one.study.cores),
+        Cell(tag("span", factorization.study.dataset, tag("small", size)), f"{factorization.study.dataset} {size}"),
+        number(factorization.study.dim),
+        labels.solver(factorization),
+        labels.formats(factorization),
+        number(factorization.study.cores),
         Cell("emulated", "", "number") if values["emulated"] is True else _seconds(values),
         *(number(recall, None if recall is None else f"{recall:.4f}") for recall in recalls),
-        "diverged" if diverged else ", ".join(f"{each:.2g}" for each in metaparameters if each is not None),
-        number(one.ledger.complete + one.ledger.infeasible),
+        "diverged"
+        if diverged
+        else ", ".join(f"{metaparameter:.2g}" for metaparameter in metaparameters if metaparameter is not None),
+        number(factorization.ledger.complete + factorization.ledger.infeasible),
         str(values["device_kind"] or ""),
     ]
     return row(cells, data_groups=str(group_number))

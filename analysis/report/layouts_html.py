@@ -38,66 +38,70 @@ def layout_charts(layouts: Sequence[MeasuredLayout]) -> list[LegendChart]:
     made = []
     for title, _, members in layout_figures.groups(layouts):
         seconds, how = layout_figures.seconds_of(members)
-        rows = [_point(one, float(own), how) for one, own in zip(members, seconds, strict=True) if math.isfinite(own)]
+        rows = [
+            _point(member, float(step_seconds), how)
+            for member, step_seconds in zip(members, seconds, strict=True)
+            if math.isfinite(step_seconds)
+        ]
         if rows:
-            own = charts.assign_marks(name for _, _, name in layout_figures.SPLITS)
-            least = min((row["x"] for row in rows if row["x"] > 0), default=1.0)
-            chart = {"spec": charts.costs(own, f"{how}, ms", least), "always": {"points": rows}}
-            made.append(LegendChart(title, f"{how} against bytes sent, by redundancy", own, chart, members))
+            marks = charts.assign_marks(name for _, _, name in layout_figures.SPLITS)
+            smallest = min((row["x"] for row in rows if row["x"] > 0), default=1.0)
+            chart = {"spec": charts.costs(marks, f"{how}, ms", smallest), "always": {"points": rows}}
+            made.append(LegendChart(title, f"{how} against bytes sent, by redundancy", marks, chart, members))
     return made
 
 
-def _point(one: MeasuredLayout, seconds: float, how: str) -> Json:
-    sent = one.number("wire_bytes") / 1e6
+def _point(layout: MeasuredLayout, seconds: float, how: str) -> Json:
+    sent = layout.number("wire_bytes") / 1e6
     lines = [
-        one.study.mesh,
-        one.study.layout_label,
+        layout.study.mesh,
+        layout.study.layout_label,
         f"{how}: {seconds * 1e3:.4g} ms",
         f"sent: {sent:,.4g} MB",
-        f"redundancy: {one.number('redundancy'):.3g}",
-        f"held at most: {one.number('peak_bytes') / 1e6:,.4g} MB",
-        f"study: {one.study.name}",
+        f"redundancy: {layout.number('redundancy'):.3g}",
+        f"held at most: {layout.number('peak_bytes') / 1e6:,.4g} MB",
+        f"study: {layout.study.name}",
     ]
     point = {"x": float(f"{sent:.5g}"), "y": float(f"{seconds * 1e3:.5g}")}
-    return point | {"series": layout_figures.split_of(one), "label": "\n".join(lines)}
+    return point | {"series": layout_figures.split_of(layout), "label": "\n".join(lines)}
 
 
 def words(studies: Sequence[MeasuredLayout]) -> list[str]:
     """Returns the search terms for layouts."""
-    found: dict[str, None] = {}
-    for one in studies:
-        own = one.study
-        found |= dict.fromkeys((own.kind, *kind_views.labels(own), own.engine, own.mesh, own.layout))
-    return list(found)
+    terms: dict[str, None] = {}
+    for study in studies:
+        plan = study.study
+        terms |= dict.fromkeys((plan.kind, *kind_views.labels(plan), plan.engine, plan.mesh, plan.layout))
+    return list(terms)
 
 
 def section(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int) -> tuple[Html, Sequence[LegendChart]]:
     """Returns the section on layouts and its charts. ``charts_before`` is the number of preceding charts."""
-    measured = [one for _, one in studies]
+    measured = [study for _, study in studies]
     drawn = layout_charts(measured)
     notes = [f"{note[0].upper()}{note[1:]}." for note in measured_layouts.notes(measured)]
-    own = table("Layouts", LAYOUTS, [_row(group_number, one) for group_number, one in studies])
-    return chart_section("layouts", TITLE, studies, charts_before, drawn, notes, own, OF_LAYOUTS), drawn
+    layout_table = table("Layouts", LAYOUTS, [_row(group_number, study) for group_number, study in studies])
+    return chart_section("layouts", TITLE, studies, charts_before, drawn, notes, layout_table, OF_LAYOUTS), drawn
 
 
-def _row(group_number: int, one: MeasuredLayout) -> Html:
+def _row(group_number: int, layout: MeasuredLayout) -> Html:
     fits = ""
-    if one.row.get("predicted_fits") is not None:
-        fits = "yes" if one.row["predicted_fits"] else "no"
-    explanation = one.row.get("explanation")
-    refused = one.row["refusal"].replace("_", " ") if one.refused else ""
+    if layout.row.get("predicted_fits") is not None:
+        fits = "yes" if layout.row["predicted_fits"] else "no"
+    explanation = layout.row.get("explanation")
+    refused = layout.row["refusal"].replace("_", " ") if layout.refused else ""
     cells = [
-        one.study.labels.model,
-        one.study.engine,
-        one.study.mesh,
-        one.study.layout_label,
-        _number(one.number("redundancy"), ".2f"),
-        _number(one.number("wire_bytes") / 1e6, ",.2f"),
-        _number(one.number("peak_bytes") / 1e6, ",.1f"),
-        _number(one.number("predicted_step_seconds") * 1e3, ",.3f"),
+        layout.study.labels.model,
+        layout.study.engine,
+        layout.study.mesh,
+        layout.study.layout_label,
+        _number(layout.number("redundancy"), ".2f"),
+        _number(layout.number("wire_bytes") / 1e6, ",.2f"),
+        _number(layout.number("peak_bytes") / 1e6, ",.1f"),
+        _number(layout.number("predicted_step_seconds") * 1e3, ",.3f"),
         fits,
-        _number(one.number("step_seconds") * 1e3, ",.3f"),
-        _number(float(one.losses[-1]) if len(one.losses) else math.nan, ".5f"),
+        _number(layout.number("step_seconds") * 1e3, ",.3f"),
+        _number(float(layout.losses[-1]) if len(layout.losses) else math.nan, ".5f"),
         Cell(tag("span", refused, tag("small", explanation)), refused) if explanation else refused,
     ]
     return row(cells, data_groups=str(group_number))

@@ -59,9 +59,9 @@ def _ledger_row(group_number: str, group: FilterGroup, shown: Sequence[str]) -> 
     name = tag("span", tag("b", group.optimizer), tag("span", f"{group.dataset} · {group.model}"), class_="name")
     if group.waiting:
         name = Html(name + tag("small", f"{len(group.waiting):,} requested, not run yet"))
-    own = group.ledger
+    counts = group.ledger
     cells = [Cell(name, group.key, "title"), number(len(group.commits) + len(group.waiting))]
-    cells += [number(getattr(own, field)) for field in shown]
+    cells += [number(getattr(counts, field)) for field in shown]
     return row(cells, data_groups=group_number)
 
 
@@ -90,18 +90,18 @@ def provenance(contents: PageContents) -> Html:
     recorded = {commit.name for commit in contents.commits if KINDS[commit.kind].recorded}
     measured = [run for run in contents.runs if run["study"] not in recorded]
     groups = grouped(measured, lambda run: (_code(run), _device(run), _software(run)))
-    rows = [_runs_row(key, own) for key, own in sorted(groups.items())]
+    rows = [_runs_row(key, imported) for key, imported in sorted(groups.items())]
     comparable = sorted({str(c.plan["comparable"]) for c in contents.commits if "comparable" in c.plan})
     words = [f"Table schema: {schema.SCHEMA_VERSION}."]
     if comparable:
         words.append(f"Comparable version: {', '.join(comparable)}.")
     if len(comparable) > 1:
         words.append("Do not combine results of different comparable versions in one curve.")
-    own = [commit for commit in contents.commits if commit.name in recorded and commit.plan["source"] == IMPORTED]
-    if len(recorded) > len(own):
-        words.append(f"{len(recorded) - len(own):,} studies were published by others.")
-    if own:
-        words.append(f"{len(own):,} studies were imported from logs of runs.")
+    imported = [commit for commit in contents.commits if commit.name in recorded and commit.plan["source"] == IMPORTED]
+    if len(recorded) > len(imported):
+        words.append(f"{len(recorded) - len(imported):,} studies were published by others.")
+    if imported:
+        words.append(f"{len(imported):,} studies were imported from logs of runs.")
     runs = table("Runs", RUNS, rows) if rows else ""
     return section("provenance", "Provenance", tag("p", " ".join(words)), runs, _files(contents))
 
@@ -184,14 +184,14 @@ def terms(commits: Iterable[Commit]) -> Html:
     counts = Counter(licences.terms(commit.plan) for commit in commits)
     heads = ("source", "studies#", "licence", "to cite")
     rows = []
-    for own, count in sorted(counts.items(), key=lambda item: str(item[0])):
+    for source_terms, count in sorted(counts.items(), key=lambda item: str(item[0])):
         licence = "not stated: may be converted but not redistributed"
-        if own.licence:
-            licence = tag("a", own.licence, href=own.url, rel="noreferrer")
-        cite = own.citation or ""
-        if not cite and own.source == licences.OWN:
+        if source_terms.licence:
+            licence = tag("a", source_terms.licence, href=source_terms.url, rel="noreferrer")
+        cite = source_terms.citation or ""
+        if not cite and source_terms.source == licences.OWN:
             cite = "CITATION.cff of this software and of the release"
-        rows.append(row([own.source, number(count), Cell(licence), cite]))
+        rows.append(row([source_terms.source, number(count), Cell(licence), cite]))
     return section("licences", "Licences and citations", table("Licences", heads, rows))
 
 

@@ -23,7 +23,7 @@ class Cell(NamedTuple):
 
 def upright(text: str, backslash: str = "\\") -> str:
     """Escapes bidirectional control characters, which could make one name look like another."""
-    return _TURNS.sub(lambda found: f"{backslash}u{ord(found[0]):04x}", text)
+    return _TURNS.sub(lambda match: f"{backslash}u{ord(match[0]):04x}", text)
 
 
 def _escaped(text: str) -> str:
@@ -93,7 +93,7 @@ def row(cells: Sequence[Cell | str], **attributes: str | None) -> Html:
     """Returns a table row with the given attributes."""
     columns = []
     for cell in cells:
-        one = cell if isinstance(cell, Cell) else Cell(cell)
-        value = None if one.value is None else str(one.value)
-        columns.append(tag("td", one.shown, class_=one.look, data_value=value))
+        filled = cell if isinstance(cell, Cell) else Cell(cell)
+        value = None if filled.value is None else str(filled.value)
+        columns.append(tag("td", filled.shown, class_=filled.look, data_value=value))
     return tag("tr", *columns, **attributes)

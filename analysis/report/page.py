@@ -70,14 +70,16 @@ def render(contents: PageContents, bundle: str, report: Report | None = None) ->
     """Returns the page as text, which depends only on the studies. ``report`` is called with progress lines."""
     curves = steps_charts.steps_charts(contents.goals)
     of_payoff = payoff_html.payoff(contents.goals, contents.measured[kind_views.CORES], report)
-    drawn = [chart for one in curves for chart in one.charts.values()]
+    drawn = [chart for chart_of_section in curves for chart in chart_of_section.charts.values()]
     sections: dict[str, Html] = {}
     for kind, studies in contents.measured.items():
         section = kind_views.PRESENTATIONS[kind].section
         assert section is not None
         if studies:
-            sections[section.name], own = importlib.import_module(section.module).section(studies, len(drawn))
-            drawn += [one.chart | {"groups": []} for one in own]
+            sections[section.name], section_charts = importlib.import_module(section.module).section(
+                studies, len(drawn)
+            )
+            drawn += [chart_of_section.chart | {"groups": []} for chart_of_section in section_charts]
     body = [
         curves_html.curves(curves),
         curves_html.workloads(contents.goals),
@@ -141,7 +143,7 @@ def _footer() -> Html:
 def _policy(*scripts: str) -> str:
     """Returns the content security policy. It allows only the page's own scripts (by hash) and no connections."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{own}'" for own in hashes)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; connect-src 'none'; "
         "base-uri 'none'; form-action 'none'"
@@ -187,10 +189,10 @@ def _header(contents: PageContents) -> Html:
 
 def _circumstances(runs: Sequence[Run], kinds: Collection[str]) -> str:
     """Returns the questions answered by the page, and the dates, devices and software of its measurements."""
-    own = [run for run in runs if run["started_at"]]
-    days = sorted(str(run["started_at"])[:10] for run in own)
-    devices = sorted({str(run["device_kind"]) for run in own if run["device_kind"]})
-    versions = sorted({str(run["code_version"]) for run in own if run["code_version"]})
+    started = [run for run in runs if run["started_at"]]
+    days = sorted(str(run["started_at"])[:10] for run in started)
+    devices = sorted({str(run["device_kind"]) for run in started if run["device_kind"]})
+    versions = sorted({str(run["code_version"]) for run in started if run["code_version"]})
     words = " ".join(row.question for kind, row in kind_views.PRESENTATIONS.items() if kind in kinds)
     if days:
         when = f"on {days[0]}" if days[0] == days[-1] else f"between {days[0]} and {days[-1]}"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.cores import core_counts
-from analysis.cores.factorizations import MeasuredFactorization
+from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting import fits
 from analysis.fitting.extents import GAIN
 from analysis.payoff import answers, subjects
@@ -40,15 +40,15 @@ def payoff(
     ``report`` is called with progress lines.
     """
     numbered = [(number, subjects.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
-    numbers = {one.study.name: number for number, one in factorizations}
-    for curve in core_counts.curves([one for _, one in factorizations]):
+    numbers = {factorization.study.name: number for number, factorization in factorizations}
+    for curve in core_counts.curves([factorization for _, factorization in factorizations]):
         numbered.append((numbers[curve.representative.study.name], subjects.of_core_curves([curve])))
     tracked = progress.track(numbered, "report: payoff", " curves", report)
-    found = [(number, answer) for number, members in tracked for answer in answers.answers(members)]
-    if not found:
+    computed = [(number, answer) for number, members in tracked for answer in answers.answers(members)]
+    if not computed:
         return Html("")
-    rows = [_row(number, answer) for number, answer in found]
-    return section("payoff", TITLE, table(TITLE, PAYOFF, rows), about=ABOUT, groups=[number for number, _ in found])
+    rows = [_row(number, answer) for number, answer in computed]
+    return section("payoff", TITLE, table(TITLE, PAYOFF, rows), about=ABOUT, groups=[number for number, _ in computed])
 
 
 def _row(group_number: int, answer: Answer) -> Html:

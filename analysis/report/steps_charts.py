@@ -11,7 +11,7 @@ from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.fits import PointsFit
-from analysis.plotting import ticks, verdicts
+from analysis.plotting import ticks, verdict_marks
 from analysis.plotting.ticks import Ends
 from analysis.report import charts, workload_rows
 from analysis.report.charts import Json, Mark
@@ -69,9 +69,9 @@ def steps_charts(goals: Sequence[Member]) -> list[StepsChart]:
     for group in groups.values():
         members = [(group_number, goal) for group_number, goal in group if _has_points(goal)]
         if any(goal.fitted and goal.fitted.drawable for _, goal in members):
-            own = [mark_of[goal.series] for _, goal in members]
-            others = [(group_number, goal) for group_number, goal in group if not _has_points(goal)]
-            steps_charts.append(StepsChart(members, own, _charts(members, own, height), others))
+            marks = [mark_of[goal.series] for _, goal in members]
+            pointless = [(group_number, goal) for group_number, goal in group if not _has_points(goal)]
+            steps_charts.append(StepsChart(members, marks, _charts(members, marks, height), pointless))
     return steps_charts
 
 
@@ -101,12 +101,12 @@ def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: 
         points_fit = dict(workload_rows.answers(goal)).get(name)
         if points_fit is None:
             continue
-        own = {"w": group_number, "series": goal.series}
+        identity = {"w": group_number, "series": goal.series}
         points = _points(goal) if name == curve_fits.SELECTED else _confirmed(goal, up)
-        always["points"] += [own | row for row in points]
-        focused["perfect"] += [own | row for row in _perfect(points_fit, across)]
+        always["points"] += [identity | row for row in points]
+        focused["perfect"] += [identity | row for row in _perfect(points_fit, across)]
         if points_fit.fit:
-            _fitted(points_fit, points_fit.fit, own, across, always, several, focused)
+            _fitted(points_fit, points_fit.fit, identity, across, always, several, focused)
     return {
         "spec": spec,
         "groups": [group_number for group_number, _ in members],
@@ -119,7 +119,7 @@ def _chart(members: Sequence[Member], name: str, ends: tuple[Ends, Ends], spec: 
 def _fitted(
     points_fit: PointsFit,
     fit: regimes.Fit,
-    own: Json,
+    identity: Json,
     across: Ends,
     always: dict[str, ChartRows],
     several: dict[str, ChartRows],
@@ -128,22 +128,24 @@ def _fitted(
     """Appends the rows of a fit."""
     x = np.geomspace(fit.batch_size[0], fit.batch_size[-1], ACROSS)
     y = regimes.curve(fit, x)
-    always["fits"] += [own | {"x": a, "y": b} for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    always["fits"] += [identity | {"x": a, "y": b} for a, b in zip(x.tolist(), y.tolist(), strict=True)]
     if len(fit.allowed[0]):  # otherwise, the region is as narrow as the line
         ends = zip(x.tolist(), *(end.tolist() for end in regimes.band(fit, x)), strict=True)
-        focused["bands"] += [own | {"x": a, "y": b, "y2": c} for a, b, c in ends]
-    focused["regimes"] += [own | row for row in _regimes(fit, across)]
+        focused["bands"] += [identity | {"x": a, "y": b, "y2": c} for a, b, c in ends]
+    focused["regimes"] += [identity | row for row in _regimes(fit, across)]
     pays = points_fit.pays
     dashes = {"doubt": 1} if points_fit.search_doubts else {}
     if pays.verdict == "identified":
-        several["rings"].append(own | {"x": pays.best, "y": float(regimes.curve(fit, np.array(pays.best)))} | dashes)
+        several["rings"].append(
+            identity | {"x": pays.best, "y": float(regimes.curve(fit, np.array(pays.best)))} | dashes
+        )
     if points_fit.verdict == "identified":
-        at = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
-        focused["knees"].append(own | at | ({"open": 1} if points_fit.doubts else {}))
+        knee = {"x": fit.critical_batch_size, "y": float(regimes.curve(fit, np.array(fit.critical_batch_size)))}
+        focused["knees"].append(identity | knee | ({"open": 1} if points_fit.doubts else {}))
     if pays.verdict != "not_identified":
         low, high = np.nan_to_num(pays.low, nan=across[0]), np.nan_to_num(pays.high, nan=across[1])
         first, last = (float(np.clip(end, *across)) for end in (low, high))
-        focused["pays"].append(own | {"x": first, "x2": last} | dashes)
+        focused["pays"].append(identity | {"x": first, "x2": last} | dashes)
 
 
 def _points(goal: WorkloadRow) -> Iterator[Json]:
@@ -152,8 +154,8 @@ def _points(goal: WorkloadRow) -> Iterator[Json]:
     points = goal.fitted.selected.points
     heading = f"{goal.workload.title} · {goal.target_text}"
     for size, low, high in zip(points.batch_size.tolist(), points.low.tolist(), points.high.tolist(), strict=True):
-        least = low if low > 0 else min(0.5, high)
-        point = {"x": size, "y": (least + high) / 2, "low": least, "high": high, "arrow": ""}
+        lower_end = low if low > 0 else min(0.5, high)
+        point = {"x": size, "y": (lower_end + high) / 2, "low": lower_end, "high": high, "arrow": ""}
         point |= {"y": high, "low": high, "open": 1, "arrow": "↓"} if low <= 0 and high > 1 else {}
         yield point | {"label": _lines(heading, workload_rows.describe_selected(goal, int(size)))}
     for size, budget in goal.fitted.missed.items():
@@ -169,14 +171,19 @@ def _confirmed(goal: WorkloadRow, up: Ends) -> Iterator[Json]:
     """Yields medians and ranges of reruns. If the median missed the target, an open point is drawn at the top."""
     assert goal.fitted is not None
     heading = f"{goal.workload.title} · {goal.target_text}"
-    for one in goal.fitted.confirmations:
-        most, median = min(one.most[1], up[1]), middle(one.median)
-        point: Json = {"x": float(one.batch_size), "y": median, "low": max(one.least[0], 0.5), "high": most}
+    for confirmation in goal.fitted.confirmations:
+        upper_end, median = min(confirmation.most[1], up[1]), middle(confirmation.median)
+        point: Json = {
+            "x": float(confirmation.batch_size),
+            "y": median,
+            "low": max(confirmation.least[0], 0.5),
+            "high": upper_end,
+        }
         point |= {"arrow": ""}
         if not math.isfinite(median):
             top = up[1] / TOP
             point |= {"y": top, "low": min(point["low"], top), "high": top, "open": 1, "arrow": "↑"}
-        yield point | {"label": _lines(heading, workload_rows.describe_confirmed(goal, one))}
+        yield point | {"label": _lines(heading, workload_rows.describe_confirmed(goal, confirmation))}
 
 
 def _perfect(points_fit: PointsFit, across: Ends) -> Iterator[Json]:
@@ -199,7 +206,7 @@ def _diagonals(across: Ends, up: Ends) -> Iterator[Json]:
 def _regimes(fit: regimes.Fit, across: Ends) -> Iterator[Json]:
     edges = np.geomspace(*across, MANY + 1)
     names = regimes.names(fit, np.sqrt(edges[1:] * edges[:-1]))
-    for first, last in verdicts.runs(names):
+    for first, last in verdict_marks.runs(names):
         regime = workload_rows.regime_index(str(names[first]))
         yield {"x": edges[first], "x2": edges[last], "fill": f"var(--regime-{regime})"}
 
@@ -211,14 +218,16 @@ def _sizes(line: CurveFits) -> list[float]:
 def _heights(line: CurveFits) -> list[float]:
     points = line.selected.points
     low = np.where(points.low > 0, points.low, points.high)  # points without a lower bound are drawn without a bar
-    own = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
-    own += [middle(one.median) for one in line.confirmations if math.isfinite(one.median[1])]
-    return [max(steps, 0.5) for steps in own]
+    heights = [*low.tolist(), *points.high.tolist(), *line.missed.values()]
+    heights += [
+        middle(confirmation.median) for confirmation in line.confirmations if math.isfinite(confirmation.median[1])
+    ]
+    return [max(steps, 0.5) for steps in heights]
 
 
 def _round(rows: dict[str, ChartRows]) -> dict[str, ChartRows]:
     """Rounds numbers to five digits, which keeps the page small without visible differences."""
     return {
-        name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in own]
-        for name, own in rows.items()
+        name: [{key: float(f"{v:.5g}") if isinstance(v, float) else v for key, v in row.items()} for row in chart_rows]
+        for name, chart_rows in rows.items()
     }

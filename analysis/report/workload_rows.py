@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import text, workload_studies
-from analysis.figures import definitions, requests
+from analysis.figures import paper_lines, requests
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, regimes
 from analysis.fitting.confirmations import Confirmed, middle
@@ -62,8 +62,8 @@ class WorkloadRow(NamedTuple):
     @property
     def series(self) -> str:
         """Name of the series within its panel."""
-        one = self.workload
-        return f"{one.optimizer} ({one.distinction})" if one.distinction else one.optimizer
+        workload = self.workload
+        return f"{workload.optimizer} ({workload.distinction})" if workload.distinction else workload.optimizer
 
 
 def read_goals(folder: Folder, target: TargetRequest = None, move: OnCount = lambda _: None) -> list[WorkloadRow]:
@@ -79,10 +79,10 @@ def read_goals(folder: Folder, target: TargetRequest = None, move: OnCount = lam
     reachable = rerun_targets.of_workloads(workloads) if target == RERUNS else {}
     for workload in workloads:
         if target == RERUNS:
-            wanted = [own for own, members in reachable.items() if workload in members]
+            wanted = [own_target for own_target, members in reachable.items() if workload in members]
         else:
             wanted = _targets(workload, target)
-        goals += [_with_target(workload, own) for own in wanted] or [_without(workload)]
+        goals += [_with_target(workload, own_target) for own_target in wanted] or [_without(workload)]
         done += len(workload.commits)
         move(done)
     return goals
@@ -136,9 +136,9 @@ def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:
         return []
     named = zip(fit.batch_size.tolist(), regimes.names(fit, fit.batch_size).tolist(), strict=True)
     runs = []
-    for name, own in itertools.groupby(named, key=lambda pair: pair[1]):
+    for name, sizes_of_regime in itertools.groupby(named, key=lambda pair: pair[1]):
         regime = regime_index(name)
-        runs.append((regime, f"{REGIMES[regime]} {_span([size for size, _ in own])}"))
+        runs.append((regime, f"{REGIMES[regime]} {_span([size for size, _ in sizes_of_regime])}"))
     return runs
 
 
@@ -154,8 +154,8 @@ def shortcomings(goal: WorkloadRow) -> list[str]:
         return []
     words = []
     for size, budget in sorted(fitted.missed.items()):
-        within = f"not reached at batch size {size:,.0f} within {budget:,.0f} steps"
-        words.append(within + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
+        miss = f"not reached at batch size {size:,.0f} within {budget:,.0f} steps"
+        words.append(miss + (f": best {_error(goal, int(size))}" if int(size) in goal.best else ""))
     if not fitted.drawable and fitted.selected.points.refusal:
         words.append(f"no curve: {fitted.selected.points.refusal}")
     return words
@@ -165,7 +165,7 @@ def best_in_words(goal: WorkloadRow) -> str:
     """Describes the lowest error of a workload without a target. Empty for other workloads."""
     if goal.fitted or not goal.best:
         return ""
-    size = min(goal.best, key=lambda each: goal.best[each])
+    size = min(goal.best, key=lambda batch_size: goal.best[batch_size])
     return f"best {_error(goal, size)} at batch size {size:,}"
 
 
@@ -173,11 +173,11 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     """Returns the selected answer at a batch size, as name-value pairs."""
     assert goal.fitted is not None
     fitted, points = goal.fitted, goal.fitted.selected.points
-    at = np.flatnonzero(points.batch_size == size)
+    places = np.flatnonzero(points.batch_size == size)
     commits = [commit for commit in goal.workload.commits if along(commit.study) == size]
     facts = [("batch size", f"{size:,} {goal.workload.unit}")]
-    if len(at):
-        facts.append(("steps to target", _interval(float(points.low[at[0]]), float(points.high[at[0]]))))
+    if len(places):
+        facts.append(("steps to target", _interval(float(points.low[places[0]]), float(points.high[places[0]]))))
     else:
         facts.append(("steps to target", f"more than {fitted.missed[size]:,.0f}: not reached within the budget"))
         if size in goal.best:
@@ -186,29 +186,35 @@ def describe_selected(goal: WorkloadRow, size: int) -> list[tuple[str, str]]:
     if best is not None:
         trial = f"{int(best['trial'])}, the best of {points.trials}"
         facts += [("trial", trial), *_metaparameters(best)]
-    facts += [(curve_fits.CONFIRMED, _again(one)) for one in fitted.confirmations if one.batch_size == size]
+    facts += [
+        (curve_fits.CONFIRMED, _again(confirmation))
+        for confirmation in fitted.confirmations
+        if confirmation.batch_size == size
+    ]
     return [*facts, *(("study", commit.name) for commit in commits)]
 
 
-def describe_confirmed(goal: WorkloadRow, one: Confirmed) -> list[tuple[str, str]]:
+def describe_confirmed(goal: WorkloadRow, confirmation: Confirmed) -> list[tuple[str, str]]:
     """Returns the confirmed answer at a batch size, as name-value pairs."""
-    which = "the best of the search" if one.chosen == one.best else "chosen among the best of the search"
+    which = (
+        "the best of the search" if confirmation.chosen == confirmation.best else "chosen among the best of the search"
+    )
     facts = [
-        ("batch size", f"{one.batch_size:,} {goal.workload.unit}"),
-        (curve_fits.CONFIRMED, _again(one)),
-        ("trial", f"{one.chosen}, {which}"),
+        ("batch size", f"{confirmation.batch_size:,} {goal.workload.unit}"),
+        (curve_fits.CONFIRMED, _again(confirmation)),
+        ("trial", f"{confirmation.chosen}, {which}"),
     ]
-    if one.choosing:
-        facts.append(("median that chose it", _steps(one.choosing)))
-    return [*facts, (curve_fits.SELECTED, _interval(*one.selected)), ("study", one.study)]
+    if confirmation.choosing:
+        facts.append(("median that chose it", _steps(confirmation.choosing)))
+    return [*facts, (curve_fits.SELECTED, _interval(*confirmation.selected)), ("study", confirmation.study)]
 
 
 def _targets(workload: WorkloadStudies, target: tuple[str, float] | None) -> list[Target]:
     if target:
         return requests.targets(workload, FigureRequest("steps", metric=target[0], values=target[1:]))
-    own = requests.targets(workload, FigureRequest("steps"))
+    own_targets = requests.targets(workload, FigureRequest("steps"))
     short = any(SHORTFALL in commit.metrics for commit in workload.commits)
-    return own or ([Target(SHORTFALL, 0.0)] if short else [])
+    return own_targets or ([Target(SHORTFALL, 0.0)] if short else [])
 
 
 def _with_target(workload: WorkloadStudies, target: Target) -> WorkloadRow:
@@ -223,12 +229,12 @@ def _with_target(workload: WorkloadStudies, target: Target) -> WorkloadRow:
 
 def _without(workload: WorkloadStudies) -> WorkloadRow:
     measured = {metric for commit in workload.commits for metric in commit.metrics if metric in METRICS}
-    of_paper = definitions.metrics(workload.dataset, workload.model, workload.optimizer)
-    known = [metric for metric in [*of_paper, *sorted(measured, key=_precedence)] if metric in measured]
+    of_paper = paper_lines.metrics(workload.dataset, workload.model, workload.optimizer)
+    ranked = [metric for metric in [*of_paper, *sorted(measured, key=_precedence)] if metric in measured]
     best: dict[int, float] = {}
-    for commit in workload.commits if known else ():
-        _lowest(best, commit, known[0], read_table(commit, "trials")["trial"].to_pylist())
-    return WorkloadRow(workload, None, known[0] if known else None, best)
+    for commit in workload.commits if ranked else ():
+        _lowest(best, commit, ranked[0], read_table(commit, "trials")["trial"].to_pylist())
+    return WorkloadRow(workload, None, ranked[0] if ranked else None, best)
 
 
 def _precedence(metric: str) -> tuple[int, bool, int]:
@@ -255,17 +261,17 @@ def _interval(low: float, high: float) -> str:
 
 def _metaparameters(best: pd.Series) -> list[tuple[str, str]]:
     names = [str(name) for name in best.index if name not in trials.COLUMNS]
-    known = [name for name in names if math.isfinite(best[name])]
-    return [(name.replace("_", " "), f"{best[name]:.4g}") for name in known[:MOST_METAPARAMETERS]]
+    finite = [name for name in names if math.isfinite(best[name])]
+    return [(name.replace("_", " "), f"{best[name]:.4g}") for name in finite[:MOST_METAPARAMETERS]]
 
 
-def _again(one: Confirmed) -> str:
-    seeds = f"{one.repeats} fresh seed{'s' * (one.repeats > 1)}"
-    if not one.reached:
+def _again(confirmation: Confirmed) -> str:
+    seeds = f"{confirmation.repeats} fresh seed{'s' * (confirmation.repeats > 1)}"
+    if not confirmation.reached:
         return f"{seeds} did not reach the target"
-    steps = f"median {_steps(one.median)}"
-    most = f"{one.most[1]:,.0f}" if math.isfinite(one.most[1]) else "never"
-    return f"{steps}, {one.least[1]:,.0f} … {most}; {one.reached} of {seeds} reached"
+    steps = f"median {_steps(confirmation.median)}"
+    largest = f"{confirmation.most[1]:,.0f}" if math.isfinite(confirmation.most[1]) else "never"
+    return f"{steps}, {confirmation.least[1]:,.0f} … {largest}; {confirmation.reached} of {seeds} reached"
 
 
 def _steps(ends: Ends) -> str:

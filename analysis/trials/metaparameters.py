@@ -106,17 +106,17 @@ def split(studies: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
     Raises:
       BadInput: no trial has the metaparameter.
     """
-    if not any(name in one.metaparameters for one in studies):
-        names = sorted({own for one in studies for own in one.metaparameters})
+    if not any(name in study.metaparameters for study in studies):
+        names = sorted({metaparameter_name for study in studies for metaparameter_name in study.metaparameters})
         raise BadInput(f"no trial has a metaparameter {name!r}; {nearest(name, names)}")
-    values = np.concatenate([_values(one.rows, name) for one in studies])
-    own = np.unique(values)
+    values = np.concatenate([_values(study.rows, name) for study in studies])
+    distinct = np.unique(values)
     words = name.replace("_", " ")
-    if len(own) <= MOST_VALUES:
-        return [_group(f"{words} = {value:g}", name, value, value) for value in own]
+    if len(distinct) <= MOST_VALUES:
+        return [_group(f"{words} = {value:g}", name, value, value) for value in distinct]
     edges = np.quantile(values, [0, 1 / 3, 2 / 3, 1], method="inverted_cdf")
-    above = np.nextafter(edges, np.inf)
-    bounds = [(edges[0], edges[1]), (above[1], edges[2]), (above[2], edges[3])]
+    next_values = np.nextafter(edges, np.inf)
+    bounds = [(edges[0], edges[1]), (next_values[1], edges[2]), (next_values[2], edges[3])]
     return [_group(f"{words} {low:.3g}–{high:.3g}", name, low, high) for low, high in bounds if low <= high]
 
 
@@ -134,5 +134,5 @@ def _values(rows: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _differing(studies: Sequence[StudyTrials]) -> list[str]:
-    names = sorted({name for one in studies for name in one.metaparameters})
-    return [name for name in names if len({v for one in studies for v in _values(one.rows, name)[:50]}) > 1]
+    names = sorted({name for study in studies for name in study.metaparameters})
+    return [name for name in names if len({v for study in studies for v in _values(study.rows, name)[:50]}) > 1]

@@ -44,37 +44,42 @@ def targets(overview: Overview) -> dict[Target, list[StudyDescription]]:
       BadInput: no workload has repeats at every batch size.
     """
     commits = [commit for commit in store.catalogue(overview.folder) if commit.name in overview.descriptions]
-    found = {
-        target: [overview.descriptions[commit.name] for one in workloads for commit in one.commits]
+    studies_by_target = {
+        target: [overview.descriptions[commit.name] for workload in workloads for commit in workload.commits]
         for target, workloads in of_workloads(workload_studies.group(commits)).items()
     }
-    if not found:
+    if not studies_by_target:
         raise BadInput("no workload was rerun at every batch size. --target reruns needs a sweep with confirm=3.")
-    return found
+    return studies_by_target
 
 
 def of_workloads(workloads: Sequence[WorkloadStudies]) -> dict[Target, list[WorkloadStudies]]:
     """Returns each target that reruns can reach, with its workloads. Other workloads are omitted."""
     alike: dict[tuple[str, str, str], list[_Reachable]] = {}
-    for one in workloads:
-        own = one.commits[0].study.search.targets[:1]
-        if own and (value := _reachable(one, own[0])) <= EASIEST * own[0].value:
-            alike.setdefault((one.dataset, one.model, own[0].metric), []).append(_Reachable(one, value))
+    for workload in workloads:
+        targets_of_plan = workload.commits[0].study.search.targets[:1]
+        if (
+            targets_of_plan
+            and (value := _reachable(workload, targets_of_plan[0])) <= EASIEST * targets_of_plan[0].value
+        ):
+            alike.setdefault((workload.dataset, workload.model, targets_of_plan[0].metric), []).append(
+                _Reachable(workload, value)
+            )
     return {
-        Target(metric, max(each.value for each in members)): [each.workload for each in members]
+        Target(metric, max(reachable.value for reachable in members)): [reachable.workload for reachable in members]
         for (_, _, metric), members in alike.items()
     }
 
 
-def _reachable(workload: WorkloadStudies, own: Target) -> float:
+def _reachable(workload: WorkloadStudies, own_target: Target) -> float:
     """Returns the smallest value that reruns reach and for which the search trained long enough, or infinity."""
-    lowest = [sorted(_lowest(commit, own.metric)) for commit in workload.commits]
+    lowest = [sorted(_lowest(commit, own_target.metric)) for commit in workload.commits]
     if any(len(values) < 2 for values in lowest):
         return math.inf
     missed_once = sorted((values[-1] for values in lowest), reverse=True)
     value = max(values[-2] for values in lowest)
     value = max([value, *missed_once[SINGLE_MISSES : SINGLE_MISSES + 1]])
-    return max(_rounded_up(value), own.value)
+    return max(_rounded_up(value), own_target.value)
 
 
 def _lowest(commit: Commit, metric: str) -> Iterator[float]:

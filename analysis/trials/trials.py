@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results.catalog import scan
 from results.plans import schema
 from results.plans.kinds import KINDS, along
@@ -120,8 +120,8 @@ def _of_study(commit: Commit, target: Target, strict: bool) -> StudyTrials:
         "steps_low": np.where(at_target | is_over, low, last),
         "steps_high": high,
     }
-    other = {column.name for column in schema.TRIALS} | columns.keys()
-    metaparameters = {name: table[name].to_numpy() for name in table.column_names if name not in other}
+    reserved = {column.name for column in schema.TRIALS} | columns.keys()
+    metaparameters = {name: table[name].to_numpy() for name in table.column_names if name not in reserved}
     return StudyTrials(study, target, pd.DataFrame(columns | metaparameters))
 
 
@@ -132,8 +132,10 @@ def _is_over(study: Plan, target: Target, status: np.ndarray, last: np.ndarray, 
     """
     budget_used = np.ones(len(last), bool)
     if not KINDS[study.kind].recorded:
-        own = bool(study.search.ends_at) and steps.is_exact(study.search.ends_at, target, STRICT if strict else MINIMUM)
-        budget_used = budget_used if own else last >= study.budget_steps
+        is_decided = bool(study.search.ends_at) and steps_to_target.is_exact(
+            study.search.ends_at, target, STRICT if strict else MINIMUM
+        )
+        budget_used = budget_used if is_decided else last >= study.budget_steps
     return (status == "INFEASIBLE") | ((status == "COMPLETE") & budget_used)
 
 
@@ -185,8 +187,8 @@ def planned_steps(commit: Commit) -> int:
     return steps if isinstance(steps, int) else 0
 
 
-def budget_series(largest: Sequence[float], most: int) -> list[int]:
-    """Returns up to ``most`` budgets from the series 1, 2, 5, 10, ... that are below the largest planned budget."""
+def budget_series(largest: Sequence[float], limit: int) -> list[int]:
+    """Returns up to ``limit`` budgets from the series 1, 2, 5, 10, ... that are below the largest planned budget."""
     last = max(largest, default=0)
     steps = [digit * 10**power for power in range(12) for digit in (1, 2, 5)]
-    return [step for step in steps if step <= last][-most:]
+    return [step for step in steps if step <= last][-limit:]

@@ -80,18 +80,18 @@ def costs(
     while left:
         span = left.pop()
         first, last = span[0], span[-1]
-        covering = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
-        if covering is None and len(span) < FEWEST:
+        piece_around = next((piece for piece in pieces if piece.first <= first and last <= piece.last), None)
+        if piece_around is None and len(span) < FEWEST:
             costs_by_size |= {size: counted(program(size), parameters) for size in span if size not in costs_by_size}
             continue
-        if covering is None and _is_affine(span, program, part):
-            covering = Piece(first, last, program(first), program(last))
-            pieces.append(covering)
-        if covering is None:
+        if piece_around is None and _is_affine(span, program, part):
+            piece_around = Piece(first, last, program(first), program(last))
+            pieces.append(piece_around)
+        if piece_around is None:
             middle = len(span) // 2
             left += [span[: middle + 1], span[middle:]]
         else:
-            costs_by_size |= _between(span, covering, parameters)
+            costs_by_size |= _between(span, piece_around, parameters)
     return costs_by_size
 
 

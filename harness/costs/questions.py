@@ -105,10 +105,10 @@ def ask(
     asked = {key: question for key, question in zip(keys, questions, strict=True) if answers[key] is None}
     if asked:
         on_answer = _progress(list(asked.values()), say)
-        for key, given in zip(asked, _process(list(asked.values()), timeout_seconds, on_answer), strict=False):
-            answers[key] = given
-            if REFUSED not in given:  # refusals are not cached, because they may have external causes
-                _write(cache, key, given)
+        for key, reply in zip(asked, _process(list(asked.values()), timeout_seconds, on_answer), strict=False):
+            answers[key] = reply
+            if REFUSED not in reply:  # refusals are not cached, because they may have external causes
+                _write(cache, key, reply)
     for answer in answers.values():
         if refuses and answer is not None and REFUSED in answer:
             raise BadInput(answer[REFUSED])

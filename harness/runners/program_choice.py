@@ -77,7 +77,7 @@ def candidates(
     counts = [lanes]
     if not settings.lanes:
         counts = [-(-lanes // (1 << i)) for i in range(lanes.bit_length() + 1)]
-    pairs = {}  # in order
+    pairs: dict[tuple[int, Division], None] = {}  # in order
     for count, division in [(count, ways[0]) for count in counts] + [(counts[-1], way) for way in ways[1:]]:
         groups = max(1, devices // division.devices)
         pairs[-(-count // groups) * groups, division] = None

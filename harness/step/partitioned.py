@@ -61,10 +61,10 @@ class PartitionedStep(NamedTuple):
         """Returns the next state, and the mean loss over all labels before the step."""
         weights = losses.label_weights(batch.labels, None, self.workload.padding)
         count = np.float32(batch.labels.size) if weights is None else jnp.maximum(weights.sum(), 1.0)
-        alone = Division()
-        given = training.batch_fed(batch, len(batch.labels), alone)
+        undivided = Division()
+        ordered = training.batch_fed(batch, len(batch.labels), undivided)
         with jax.sharding.use_abstract_mesh(self.on.abstract_mesh):
-            after = training.take_step(self.workload, alone, spans, spans.start, carry, given, self.sharding)
+            after = training.take_step(self.workload, undivided, spans, spans.start, carry, ordered, self.sharding)
         return after, after.state[-1] / count
 
     def jaxpr(self, size: int) -> Any:

@@ -165,7 +165,7 @@ def finite(value: float) -> float | None:
 
 
 def _chosen(trials: Trials, measured: pa.Table) -> int | None:
-    """Returns the factorization trial selected on validation data, like ``analysis.cores.factorizations``, or None."""
+    """Returns the trial selected on validation data, like ``analysis.cores.measured_factorizations``, or None."""
     if HALVES[0] not in measured.column_names or not len(measured):
         return None
     trial = measured["trial"].to_numpy()

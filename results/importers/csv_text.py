@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from results.bad_input import first_line
+from results.bad_input import first_line, printable
 from results.importers.untrusted import Unusable
 
 BLOCK = 1 << 20  # bytes; a longer line cannot be parsed
@@ -28,9 +28,9 @@ def read(data: bytes, block: int = BLOCK, **conversion: Any) -> pa.Table:
     reading = pyarrow.csv.ReadOptions(block_size=block)
     try:
         convert = pyarrow.csv.ConvertOptions(**conversion)
-        return pyarrow.csv.read_csv(source(data + ending), reading, convert_options=convert).combine_chunks()
+        return pyarrow.csv.read_csv(source(data + ending), reading, convert_options=convert)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise Unusable(f"cannot be parsed ({first_line(error)[:160]!a})") from None
+        raise Unusable(f"cannot be parsed ({printable(first_line(error))[:160]})") from None
 
 
 def source(data: bytes) -> pa.BufferReader:

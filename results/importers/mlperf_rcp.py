@@ -67,7 +67,8 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
     contents = [
         content._replace(study=stores.with_stored_name(store, content.study)) for content in map(content, groups)
     ]
-    present, new = _split(contents, recording.stored_studies(store, SOURCE))
+    stored = recording.from_source(stores.committed(store) if store.is_dir() else (), SOURCE)
+    present, new = _split(contents, [study for study, _ in stored])
     progress = tqdm(present + new, "mlperf-rcp", unit="study", disable=None)
     saved = [recording.save(store, content) for content in progress]
     warnings.report(report)

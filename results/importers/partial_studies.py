@@ -155,10 +155,10 @@ def save(folder: Folder, batch: Batch) -> Stored:
     """
     name = batch.study.name
     with store.claim(folder, name) as claim:
-        new = {trial: outcome for trial, outcome in batch.outcomes.items() if trial not in claim.settled}
-        curves = curves_csv.parse({t: batch.curves[t] for t in new if t in batch.curves}, METRICS.get)
+        new = batch.outcomes.keys() - claim.settled
+        curves = curves_csv.parse({trial: batch.curves[trial] for trial in new & batch.curves.keys()}, METRICS.get)
         lost = (batch.lost | curves.broken.keys()) - claim.settled
-        fresh = new.keys() - lost
+        fresh = new - lost
         lost -= _lost_trials(claim) if lost else set()
         study = dataclasses.replace(batch.study, trials=len(batch.seen | claim.settled))
         if fresh or lost or (batch.last and not claim.visible):
@@ -167,7 +167,9 @@ def save(folder: Folder, batch: Batch) -> Stored:
             claim.write(
                 {
                     "studies": recording.studies(batch.study, batch.about),
-                    "trials": _trials(batch.study, {t: new[t] for t in new if t in fresh or t in lost}, lost),
+                    "trials": _trials(
+                        batch.study, {trial: batch.outcomes[trial] for trial in new & (fresh | lost)}, lost
+                    ),
                     "measurements": _measurements(batch.study, shallue2018_format.as_errors(curves.table)),
                 }
             )

@@ -5,7 +5,7 @@ Values that have changed in the source are reported, and replaced only on reques
 
 import importlib.metadata
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from results.plans.recorded import Recorded
 from results.printing import Report
 from results.release.union import Difference, Union, union
 from results.storage import commits
+from results.storage.commits import Commit
 from results.storage.compaction import TABLES, Piece, select_trials
 
 KEPT = "the stored values are kept (--replace takes those of the logs)"
@@ -114,12 +115,10 @@ def may_be_column(name: str) -> bool:
     return bool(_COLUMN.fullmatch(name)) and name not in kinds.reserved()
 
 
-def stored_studies(folder: Folder, source: str) -> list[Recorded]:
-    """Returns the stored studies from one source."""
-    if not folder.is_dir():
-        return []
-    plans = [commit.study for commit in store.committed(folder)]
-    return [study for study in kinds.of_type(plans, Recorded) if study.source == source]
+def from_source(commits: Iterable[Commit], source: str) -> list[tuple[Recorded, Commit]]:
+    """Returns the studies from one source, with their commits."""
+    pairs = [(study, commit) for commit in commits for study in kinds.of_type([commit.study], Recorded)]
+    return [(study, commit) for study, commit in pairs if study.source == source]
 
 
 def save(

@@ -65,7 +65,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
             broken = _pass(path, intake, report)
             if intake.end_of_pass(cut=bool(broken)):
                 report("too many files precede their study.json; reading the archive again")
-                _second_pass(path, intake, report)
+                _pass(path, intake, report, is_second=True)  # the first pass reported any damage
             intake.finish(cut=bool(broken))
         except claims.TakenOver as error:
             raise BadInput(f"{error}. Run the same command again when that process has ended.") from None
@@ -126,20 +126,25 @@ def _sha256(path: Folder, report: Report, *, any_checksum: bool) -> str:
     return digest
 
 
-def _pass(path: Folder, intake: Intake, report: Report) -> str:
+def _pass(path: Folder, intake: Intake, report: Report, *, is_second: bool = False) -> str:
     """Reads every file. If the archive could not be read to its end, returns the reason, else an empty string."""
-    reported = False
+    was_reported = False
     try:
-        with contextlib.closing(_entries(path, "import", report)) as entries:
+        with contextlib.closing(_entries(path, "second pass" if is_second else "import", report)) as entries:
             for entry in entries:
-                if why := _reason_to_skip(entry):
-                    intake.warnings.add(_printable(entry.path), f"{why}; skipped")
-                elif place := shallue2018_format.place(entry.path):
+                reason, place = _reason_to_skip(entry), shallue2018_format.place(entry.path)
+                if is_second:
+                    if place and not reason:
+                        intake.take_put_off(place, entry)
+                    continue
+                if reason:
+                    intake.warnings.add(_printable(entry.path), f"{reason}; skipped")
+                elif place:
                     intake.take(place, entry)
                 intake.check_bounds()
-                if intake.present and not reported:
+                if intake.present and not was_reported:
                     report("skipping trials that are already stored; the whole archive is decoded again")
-                    reported = True
+                    was_reported = True
     except Broken as error:
         return str(error)
     return ""
@@ -154,16 +159,6 @@ def _reason_to_skip(entry: archive.ArchiveEntry) -> str:
     if shallue2018_format.place(entry.path) is None and entry.path.rpartition("/")[2] in shallue2018_format.FILES:
         return "is in the wrong folder for its name"
     return ""
-
-
-def _second_pass(path: Folder, intake: Intake, report: Report) -> None:
-    try:
-        with contextlib.closing(_entries(path, "second pass", report)) as entries:
-            for entry in entries:
-                if not entry.odd and (place := shallue2018_format.place(entry.path)):
-                    intake.take_put_off(place, entry)
-    except Broken:  # the first pass reported it
-        return
 
 
 def _entries(path: Folder, label: str, report: Report) -> Generator[archive.ArchiveEntry]:

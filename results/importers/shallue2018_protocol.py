@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from results import durable, store
 from results.bad_input import BadInput
+from results.importers import recording
 from results.importers.shallue2018_format import SOURCE, range_of
 from results.importers.untrusted import int_or_none
-from results.plans import kinds
-from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
 from results.storage import commits
 from results.storage.commits import Commit
@@ -87,11 +86,11 @@ def as_spacings(steps: np.ndarray) -> Spacings:
 def _studies(folder: str) -> Mapping[str, Commit]:
     """Returns the imported studies by their folders in the archive."""
     place = durable.location(folder)
-    studies = {}
-    for commit in store.catalogue(place) if place.is_dir() else ():
-        for plan in kinds.of_type([commit.study], Recorded):
-            if plan.source == SOURCE:
-                studies[f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}"] = commit
+    commits_of_store = store.catalogue(place) if place.is_dir() else ()
+    studies = {
+        f"{plan.dataset}/{plan.model}/{plan.optimizer}/{plan.batch_size}": commit
+        for plan, commit in recording.from_source(commits_of_store, SOURCE)
+    }
     if not studies:
         raise BadInput(f"{folder} has no imported archive of Shallue et al. 2018. To import it, {_how(folder)}.")
     return studies

@@ -150,8 +150,8 @@ class _LocalFolder:
         self._descriptor = descriptor
 
     def entries(self) -> Iterator[Entry]:
-        with os.scandir(self._descriptor) as files:
-            for file in files:
+        with os.scandir(self._descriptor) as listing:
+            for file in listing:
                 if file.is_dir(follow_symlinks=False):
                     yield Entry(file.name, "folder", 0, 0.0)
                 elif file.is_file(follow_symlinks=False):

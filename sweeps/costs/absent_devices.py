@@ -51,8 +51,8 @@ def read(device: str | None, devices: str | None, settings: Settings) -> AbsentD
     row = _row(name)
     if row is None:
         hint = nearest(name, ACCELERATORS)
-        known = "" if "choices" in hint else f" choices: {', '.join(sorted(ACCELERATORS))}"
-        raise BadInput(f"unknown device {name!r}; {hint}{known}")
+        names = "" if "choices" in hint else f" choices: {', '.join(sorted(ACCELERATORS))}"
+        raise BadInput(f"unknown device {name!r}; {hint}{names}")
     count = int(devices) if devices is not None and devices.isascii() and devices.isdigit() else 0
     if devices is None:
         count = settings.shards or 1
@@ -95,7 +95,7 @@ def shards_of(devices: AbsentDevices, batch_size: int, counts: Counts) -> int | 
     """
     if counts.held_bytes <= devices.memory_bytes or counts.devices >= devices.number:
         return None
-    whole = counts.held_bytes * counts.devices
+    total_bytes = counts.held_bytes * counts.devices
     ways = divisions(batch_size, counts.group, devices.number, Request(microbatches=1))
-    more = [way.shards for way in ways if way.shards > counts.devices]
-    return next((n for n in more if whole / n <= devices.memory_bytes), max(more, default=None))
+    larger = [way.shards for way in ways if way.shards > counts.devices]
+    return next((n for n in larger if total_bytes / n <= devices.memory_bytes), max(larger, default=None))

@@ -70,10 +70,10 @@ def commits(folder: Folder) -> list[Commit]:
 
     if not folder.is_dir():
         return []
-    found = store.released_commits(folder)
+    released = store.released_commits(folder)
     return [
         commit
-        for commit in (store.committed(folder) if found is None else found)
+        for commit in (store.committed(folder) if released is None else released)
         if not KINDS[commit.study.kind].recorded and RUNNERS[commit.study.kind].counts is not None
     ]
 
@@ -131,7 +131,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
     """
     runs = [run for commit in commits for run in runs_of(commit)]
     asked = [Question(run.commit.study.plan(), run.commit.trials, None, run.settings) for run in runs]
-    found = []
+    studies = []
     for run, answer in zip(runs, questions.ask(asked, say=say, refuses=False), strict=True):
         if answer is None or questions.REFUSED in answer:
             continue
@@ -144,7 +144,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
         lanes = max(1, lanes_of(run.settings, run.device, run.settings.lanes or 1) // groups)
         call = predictions.around(rates.call_seconds, rates.factor).times(run.calls / lanes)
         predicted = predictions.seconds(counts.step, rates, lanes).plus(call)
-        found.append(
+        studies.append(
             Measured(
                 run.device,
                 run.commit.study,
@@ -156,7 +156,7 @@ def measured(commits: Iterable[Commit], say: Say = lambda line: None) -> list[Me
                 counts.step.flops,
             )
         )
-    return found
+    return studies
 
 
 def runs_of(commit: Commit) -> list[MeasuredRun]:
@@ -170,12 +170,12 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
         if row["emulated"] is False and row["trial_steps"] and row["train_seconds"]
     ]
     together = grouped(usable, lambda row: tuple(map(row.get, _TOGETHER)))
-    found = []
+    runs = []
     for (kind, backend, devices, lanes, strategy, *division), rows in together.items():
         compiled = [row["compile_seconds"] for row in rows if row["compile_seconds"]]
         given = {name: value for name, value in zip(_DIVISION, division, strict=True) if value}
         settings = Settings(lanes=lanes, lane_strategy=strategy or "auto", **given)
-        found.append(
+        runs.append(
             MeasuredRun(
                 commit,
                 Device(kind or "unknown", backend or "cpu"),
@@ -187,7 +187,7 @@ def runs_of(commit: Commit) -> list[MeasuredRun]:
                 statistics.median(compiled) if compiled else None,
             )
         )
-    return found
+    return runs
 
 
 def _calls(commit: Commit) -> float:
@@ -215,12 +215,12 @@ class StoreRatios:
           study: plan of the study.
           flops: FLOPs of a step on one device.
         """
-        for model, least in ((_model(study), predictions.FEWEST), (None, 1)):
-            there = [one for one in self._of_model(device, study.kind, model) if predictions.alike(one.flops, flops)]
-            if len(there) >= least:
-                ranges = [math.sqrt(one.predicted.high / one.predicted.low) for one in there]
-                steps = predictions.calibration([one.ratio for one in there], max(ranges))
-                compiled = [one.compiling / one.predicted_compiling for one in there if one.compiling]
+        for model, fewest in ((_model(study), predictions.FEWEST), (None, 1)):
+            runs = [run for run in self._of_model(device, study.kind, model) if predictions.alike(run.flops, flops)]
+            if len(runs) >= fewest:
+                ranges = [math.sqrt(run.predicted.high / run.predicted.low) for run in runs]
+                steps = predictions.calibration([run.ratio for run in runs], max(ranges))
+                compiled = [run.compiling / run.predicted_compiling for run in runs if run.compiling]
                 return Known(steps, predictions.calibration(compiled))
         return Known()
 
@@ -228,9 +228,9 @@ class StoreRatios:
         """Returns the measured studies of one kind on a device, for one model or for all models."""
         key = device, kind, model
         if key not in self._measured:
-            own = [one for one in of_kind(self._commits, kind) if model is None or _model(one.study) == model]
-            found = measured(_spread(own, device), self._say)
-            self._measured[key] = [one for one in found if one.device == device]
+            chosen = [c for c in of_kind(self._commits, kind) if model is None or _model(c.study) == model]
+            runs = measured(_spread(chosen, device), self._say)
+            self._measured[key] = [run for run in runs if run.device == device]
         return self._measured[key]
 
 
@@ -240,9 +240,9 @@ def _model(study: Plan) -> tuple[str, str]:
 
 def _spread(commits: Sequence[Commit], device: Device) -> list[Commit]:
     """Returns an evenly spaced sample of the studies that were measured on a device."""
-    there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
-    apart = math.ceil(len(there) / SAMPLED)
-    return there[::apart] if apart else []
+    measured_there = [commit for commit in commits if any(run.device == device for run in runs_of(commit))]
+    stride = math.ceil(len(measured_there) / SAMPLED)
+    return measured_there[::stride] if stride else []
 
 
 def show(store: Folder) -> int:
@@ -251,53 +251,54 @@ def show(store: Folder) -> int:
     Raises:
       BadInput: there are no runs to compare.
     """
-    found = measured(commits(store), printing.say)
-    found.sort(key=lambda one: (one.device.kind, printing.numbered(one.study.name)))
-    if not found:
+    studies = measured(commits(store), printing.say)
+    studies.sort(key=lambda run: (run.device.kind, printing.numbered(run.study.name)))
+    if not studies:
         raise BadInput(f"store={store} has no runs with usable times. Run a sweep into it first.")
-    printing.show(COLUMNS, [_cells(one) for one in found], lambda: _text(found))
+    printing.show(COLUMNS, [_cells(run) for run in studies], lambda: _text(studies))
     return 0
 
 
-def _cells(one: Measured) -> tuple:
+def _cells(run: Measured) -> tuple:
     return (
-        one.device.kind,
-        one.study.name,
-        one.trial_steps,
-        one.seconds,
-        *one.predicted,
-        one.ratio,
-        one.within,
+        run.device.kind,
+        run.study.name,
+        run.trial_steps,
+        run.seconds,
+        *run.predicted,
+        run.ratio,
+        run.within,
         predictions.PREDICTOR,
     )
 
 
-def _text(found: list[Measured]) -> str:
+def _text(studies: list[Measured]) -> str:
     parts = []
-    for device in dict.fromkeys(one.device for one in found):
-        own = [one for one in found if one.device == device]
+    for device in dict.fromkeys(run.device for run in studies):
+        of_device = [run for run in studies if run.device == device]
         rows = [
             (
-                one.study.name,
-                one.trial_steps,
-                f"{one.seconds:.3g}",
-                f"{one.predicted.low:.2g} – {one.predicted.high:.2g}",
-                f"{one.ratio:.2f}",
-                "yes" if one.within else "no",
+                run.study.name,
+                run.trial_steps,
+                f"{run.seconds:.3g}",
+                f"{run.predicted.low:.2g} – {run.predicted.high:.2g}",
+                f"{run.ratio:.2f}",
+                "yes" if run.within else "no",
             )
-            for one in own
+            for run in of_device
         ]
-        known = predictions.calibration([one.ratio for one in own])
-        assert known is not None
-        ratios = sorted(one.ratio for one in own)
+        overall = predictions.calibration([run.ratio for run in of_device])
+        assert overall is not None
+        ratios = sorted(run.ratio for run in of_device)
         logs = [math.log(ratio) for ratio in ratios]
         deviation = math.exp(statistics.stdev(logs)) if len(logs) > 1 else 1.0
         spread = f"from {ratios[0]:.2f} to {ratios[-1]:.2f}, standard deviation × ÷ {deviation:.2f}"
-        inside = sum(one.within for one in own)
+        inside = sum(run.within for run in of_device)
         parts += [
             f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
             printing.table(_HEADER, rows, ("study", "in range")),
-            f"{number_of(len(own), 'study')}: measured is {known.scale:.2f} × predicted, {spread}; {inside} in range",
+            f"{number_of(len(of_device), 'study')}: measured is {overall.scale:.2f} × predicted, {spread}; "
+            f"{inside} in range",
             "",
         ]
     return "\n".join(parts[:-1])

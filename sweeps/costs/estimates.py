@@ -9,7 +9,7 @@ import functools
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness.costs import microbenchmarks, questions
 from harness.costs.questions import Answer, Question
@@ -27,6 +27,7 @@ from sweeps.configured_study import ConfiguredStudy, Say, Studies
 from sweeps.costs import absent_devices
 from sweeps.costs.absent_devices import AbsentDevices
 from sweeps.costs.calibration import Device, Known, StoreRatios, commits, lanes_of
+from sweeps.costs.study_cost import StudyCost
 from sweeps.costs.trial_lengths import Lengths
 from sweeps.kind_configs import READERS
 from sweeps.planning import Request
@@ -36,106 +37,6 @@ TIMEOUT_SECONDS = 3600.0  # timeout for compiling for a topology
 ENDED = "the compiler did not end"
 # Clock rates of cores in Hz, from Jouppi et al. 2020 (doi 10.1145/3360307, v2 and v3) and 2023 (arXiv 2304.01433, v4).
 CLOCKS = {"v2": 0.70e9, "v3": 0.94e9, "v4p": 1.05e9}
-
-
-class StudyCost(NamedTuple):
-    """The predicted cost of a study.
-
-    Attributes:
-      study: plan of the study.
-      missing: number of trials to run.
-      counts: counted FLOPs and bytes, or None for kinds of studies without counts.
-      verdict: verdict of the compiler, or None if there is no topology or the compiler did not finish.
-      asked: requested topology.
-      device: device that the prediction is for.
-      machine_bytes: memory of a device (attached or absent). None if it is unknown or a topology is given.
-      lanes: number of trials that run concurrently on all devices.
-      step: predicted seconds per trial-step, or None for unknown devices.
-      alone: whether a single trial uses all devices. In that case, ``step`` is the time between steps.
-      steps, evaluations: expected number of steps and evaluations per trial.
-      from_store: whether ``steps`` and ``evaluations`` are derived from curves in the store instead of from the budget.
-      device_seconds: predicted seconds for all trials to run, summed over devices.
-      by: source of the rates, or reason why there is no prediction.
-      absent: devices that the prediction is for, if they are not attached and the program is not compiled for them.
-    """
-
-    study: Plan
-    missing: int
-    counts: Counts | None
-    verdict: Verdict | None
-    asked: str | None
-    device: Device
-    machine_bytes: float | None
-    lanes: int
-    step: Seconds | None
-    alone: bool
-    steps: float
-    evaluations: float
-    from_store: bool
-    device_seconds: Seconds | None
-    by: str
-    absent: AbsentDevices | None = None
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether the devices are those of this machine."""
-        return self.absent is None and self.asked is None
-
-    @property
-    def hours(self) -> Seconds | None:
-        """Predicted hours until the devices have run all trials, if the time is known."""
-        return None if self.device_seconds is None else self.device_seconds.times(1 / 3600 / self.devices)
-
-    @property
-    def devices(self) -> int:
-        """Number of devices that the study occupies."""
-        if self.absent:
-            return self.absent.number
-        if self.verdict:
-            return self.verdict.devices
-        return self.counts.devices if self.counts else 1
-
-    @property
-    def shards(self) -> int:
-        """Number of devices that share a step. Counts are per device."""
-        if self.verdict:
-            return self.verdict.shards
-        return self.counts.devices if self.counts else 1
-
-    @property
-    def microbatches(self) -> int | None:
-        """Number of parts in which a device processes its share. Without a compiler, it is estimated from the memory.
-
-        It is missing if the study does not fit, or if the memory is unknown.
-        """
-        if self.verdict:
-            return self.verdict.microbatches
-        if self.counts is None or self.machine_bytes is None or not self.fits:
-            return None
-        times = math.ceil(self.counts.held_bytes / self.machine_bytes)
-        return self.counts.microbatches << (times - 1).bit_length()
-
-    @property
-    def idle(self) -> int:
-        """Number of devices of a topology that are unused because there are fewer trials than device groups."""
-        if not self.missing or (self.verdict is None and self.absent is None):
-            return 0
-        return max(0, self.devices - min(self.missing, self.lanes) * self.shards)
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether the study fits in memory, according to the compiler or this machine's memory. None if unknown."""
-        if self.asked is not None:
-            return None if self.verdict is None else self.verdict.fits
-        if self.counts is None or self.machine_bytes is None:
-            return None
-        return self.counts.least_bytes <= self.machine_bytes
-
-
-def span(of: Seconds, unit: float = 1.0) -> str:
-    """Formats the range of predicted seconds in units of ``unit`` seconds."""
-    ends = (float(f"{each / unit:.2g}") for each in (of.low, of.high))
-    return " – ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2g}" for each in ends)
 
 
 def here() -> Device:
@@ -177,8 +78,8 @@ def of_request(
     if absent is not None:
         fixed = Device(absent.row, absent.backend)
     steps = Lengths(stored)
-    known = StoreRatios(stored, say)
-    found = []
+    ratios = StoreRatios(stored, say)
+    costs = []
     compiling = set()  # keys of programs counted so far
     for study in request.studies:
         verdict = verdicts.get(study.name)
@@ -194,15 +95,15 @@ def of_request(
             verdict,
             asked=topology,
             device=device,
-            known=known,
+            known=ratios,
             lengths=steps.of(study),
             compiles=programs not in compiling,
             lanes=lanes_of(request.settings, device, trials, streamed=streamed),
             absent=absent,
         )
-        found.append(cost._replace(by=why.get(study.name, cost.by)))
+        costs.append(cost._replace(by=why.get(study.name, cost.by)))
         compiling.add(programs)
-    return found
+    return costs
 
 
 def _counted(
@@ -238,15 +139,15 @@ def of_sweep(request: Request, missing: Mapping[str, int], say: Say = lambda lin
     if examples <= FEW_EXAMPLES:
         return None
     try:
-        found = of_request(request, missing, say=say)
+        costs = of_request(request, missing, say=say)
     except (BadInput, questions.Unanswered) as error:  # a failed prediction must not prevent a run
         say(f"the cost of this sweep is unknown: {error}")
         return None
-    known = [each.device_seconds for each in found if each.device_seconds is not None]
-    if unknown := [each for each in found if each.device_seconds is None and each.missing and _is_counted(each.study)]:
-        which = "this sweep" if len(unknown) == len(found) else number_of(len(unknown), "study")
+    seconds = [cost.device_seconds for cost in costs if cost.device_seconds is not None]
+    if unknown := [cost for cost in costs if cost.device_seconds is None and cost.missing and _is_counted(cost.study)]:
+        which = "this sweep" if len(unknown) == len(costs) else number_of(len(unknown), "study")
         say(f"the cost of {which} is unknown: {unknown[0].by}")
-    return functools.reduce(Seconds.plus, known) if known else None
+    return functools.reduce(Seconds.plus, seconds) if seconds else None
 
 
 def _is_counted(study: Plan) -> bool:
@@ -284,26 +185,30 @@ def _ask(
         shared.setdefault(key, Question(study.plan(), study.trials, source, settings, topology))
     answers = questions.ask(list(shared.values()), timeout_seconds, say, refuses=topology is not None)
     by_key = dict(zip(shared, answers, strict=True))
-    found = {name: by_key[key] for name, key in keys.items()}
-    return {name: answer for name, answer in found.items() if answer is not None}
+    by_name = {name: by_key[key] for name, key in keys.items()}
+    return {name: answer for name, answer in by_name.items() if answer is not None}
 
 
 def _on_absent(
     request: Request, counted: Studies, given: dict[str, Answer], absent: AbsentDevices, say: Say
 ) -> dict[str, Answer]:
     """Returns answers for batches that are split across the fewest devices that could have enough memory."""
-    found = dict(given)
+    answers_by_name = dict(given)
     left = [] if request.settings.shards else [study for study in counted if RUNNERS[study.kind].lanes]
     while left:
-        counts = {s.name: questions.counts_of(found[s.name]) for s in left if questions.REFUSED not in found[s.name]}
+        counts = {
+            s.name: questions.counts_of(answers_by_name[s.name])
+            for s in left
+            if questions.REFUSED not in answers_by_name[s.name]
+        }
         examples = {study.name: RUNNERS[study.kind].examples(study) for study in left}
-        wanted = {name: absent_devices.shards_of(absent, examples[name], each) for name, each in counts.items()}
-        more = {name: shards for name, shards in wanted.items() if shards is not None}
-        left = [study for study in left if study.name in more]
-        answers = _ask(request, left, {}, say, shards=more)
+        wanted = {name: absent_devices.shards_of(absent, examples[name], count) for name, count in counts.items()}
+        divided = {name: shards for name, shards in wanted.items() if shards is not None}
+        left = [study for study in left if study.name in divided]
+        answers = _ask(request, left, {}, say, shards=divided)
         left = [study for study in left if questions.REFUSED not in answers[study.name]]
-        found |= {study.name: answers[study.name] for study in left}
-    return found
+        answers_by_name |= {study.name: answers[study.name] for study in left}
+    return answers_by_name
 
 
 def _cost(
@@ -341,27 +246,29 @@ def _cost(
     evaluation = predictions.seconds(counts.evaluation, rates).times(cost.evaluations)
     call = predictions.around(rates.call_seconds, rates.factor).times(cost.evaluations / cost.steps)
     if verdict is None:
-        alone = lanes == 1
+        is_single = lanes == 1
         at_once = lanes if absent is None else of_group
         links, far = _exchange(device, counts, probed=absent is None)
         step = predictions.seconds(counts.step, rates, at_once, links, far)
         step = step.plus(call.times(1 / at_once))
         trials = missing if absent is None else of_group * math.ceil(missing / lanes)
     else:
-        alone = verdict.shards == verdict.devices and verdict.lanes == 1
+        is_single = verdict.shards == verdict.devices and verdict.lanes == 1
         step = _compiled_step(counts, verdict, rates).plus(call.times(1 / verdict.lanes))
         trials = verdict.lanes * math.ceil(missing / lanes)  # all devices are reserved while any trial runs
     total = NOTHING
     if missing:
         total = step.times(cost.steps).plus(evaluation).times(trials * cost.devices)
     if missing and compiles:
-        each = ratios.compiling
-        seconds = predictions.compiling_seconds(counts.equations, rates) * (each.scale if each else 1.0)
-        total = total.plus(predictions.around(seconds, each.factor if each else rates.factor).times(cost.devices))
-    by = rates.source
+        compiling = ratios.compiling
+        seconds = predictions.compiling_seconds(counts.equations, rates) * (compiling.scale if compiling else 1.0)
+        total = total.plus(
+            predictions.around(seconds, compiling.factor if compiling else rates.factor).times(cost.devices)
+        )
+    source = rates.source
     if absent is not None and counts.devices > 1 and counts.exchanges is None:
-        by += ", without communication between devices, which is only predicted with a compiler"
-    return cost._replace(step=step, alone=alone, device_seconds=total, by=by)
+        source += ", without communication between devices, which is only predicted with a compiler"
+    return cost._replace(step=step, is_single=is_single, device_seconds=total, by=source)
 
 
 def _lanes_of_group(absent: AbsentDevices, counts: Counts, lanes: int) -> int:
@@ -385,12 +292,12 @@ def _compiled_step(counts: Counts, verdict: Verdict, rates: Rates) -> Seconds:
     """
     assert verdict.flops is not None
     work = counts.step.times(verdict.lanes)._replace(flops=verdict.flops, operations=counts.step.operations)
-    found = predictions.seconds(work, rates, links=verdict.exchange_seconds or 0.0).times(1 / verdict.lanes)
+    seconds = predictions.seconds(work, rates, links=verdict.exchange_seconds or 0.0).times(1 / verdict.lanes)
     row = hardware_of(verdict.device_kind)
     if verdict.cycles is not None and row in CLOCKS:
         scheduled = verdict.cycles / CLOCKS[row] / verdict.lanes
-        found = Seconds(found.middle, min(found.low, scheduled), max(found.high, scheduled))
-    return found
+        seconds = Seconds(seconds.middle, min(seconds.low, scheduled), max(seconds.high, scheduled))
+    return seconds
 
 
 def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, float]:
@@ -400,8 +307,8 @@ def _exchange(device: Device, counts: Counts, *, probed: bool) -> tuple[float, f
     """
     if device.backend == "cpu" or counts.devices == 1 or not counts.exchanges:
         return 0.0, 0.0
-    first, *others = counts.exchanges
-    if probed and not others:
+    first, *between_nodes = counts.exchanges
+    if probed and not between_nodes:
         seconds = microbenchmarks.all_reduce_seconds(device.kind, counts.devices, first.bytes)
         if seconds is not None:
             return seconds, 0.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from results import durable
 from results.bad_input import BadInput
-from sweeps.costs.estimates import StudyCost
+from sweeps.costs.study_cost import StudyCost
 
 COLUMNS = (
     "dataset",
@@ -32,7 +32,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
     """
     rows = {}
     for cost in costs:
-        if cost.step is None or not cost.alone or (cost.verdict is not None and not cost.verdict.fits):
+        if cost.step is None or not cost.is_single or (cost.verdict is not None and not cost.verdict.fits):
             continue
         study = cost.study
         key = *study.labels, cost.device.kind, cost.devices, study.plan().get("batch_size")
@@ -46,7 +46,7 @@ def write(name: str, costs: Sequence[StudyCost]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for key, step in rows.items():
-        writer.writerow(["" if each is None else each for each in (*key, step.middle, step.low, step.high, PREDICTED)])
+        writer.writerow(["" if cell is None else cell for cell in (*key, step.middle, step.low, step.high, PREDICTED)])
     file = durable.local(name)
     _check(file, name)
     durable.replace(file, text.getvalue().encode())

@@ -28,8 +28,8 @@ from results import exit_codes, store as stores
 from results.printing import say
 from results.storage import attempts, heartbeat
 from sweeps import limits
-from sweeps.launchers import local
 from sweeps.launchers.launcher import RetryPolicy, record_failed, worst_code
+from sweeps.launchers.process_end import exit_description
 from sweeps.launchers.worker import Failure
 
 LOOK_SECONDS = 0.5
@@ -86,8 +86,8 @@ def command(
     nodelist = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
     first = address_of(subprocess.run(nodelist, capture_output=True, text=True, check=True).stdout.split()[0])
     code_file = f"{shlex.quote(os.environ['SCALING_LIMITS_OUTPUT'])}.$SLURM_PROCID"  # for ``code_of_hosts``
-    ours = f"{shlex.join(command_of_host(words, store, f'{first}:{port}', nodes))} launcher.host=$SLURM_PROCID"
-    on_each = f"trap : TERM; rm -f {code_file}; {ours}; code=$?; echo $code >{code_file}; exit $code"
+    host_command = f"{shlex.join(command_of_host(words, store, f'{first}:{port}', nodes))} launcher.host=$SLURM_PROCID"
+    on_each = f"trap : TERM; rm -f {code_file}; {host_command}; code=$?; echo $code >{code_file}; exit $code"
     options = [f"--ntasks={nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", f"--wait={NODE_SECONDS}"]
     return ["srun", *options, "bash", "-c", on_each]
 
@@ -95,8 +95,8 @@ def command(
 def address_of(node: str) -> str:
     """Returns the address at which SLURM reaches a node. The node's name may not resolve on other nodes."""
     about = ["scontrol", "--oneliner", "show", "node", node]
-    found = re.search(r"\bNodeAddr=(\S+)", subprocess.run(about, capture_output=True, text=True, check=False).stdout)
-    return found[1] if found else node
+    address = re.search(r"\bNodeAddr=(\S+)", subprocess.run(about, capture_output=True, text=True, check=False).stdout)
+    return address[1] if address else node
 
 
 def command_of_host(words: Sequence[str], store: Path, coordinator: str, count: int) -> list[str]:
@@ -186,7 +186,7 @@ def description(log: Path, code: int) -> str:
     errors = re.findall(
         r"^(?:[\d:]{8} )?\[\d+/\d+\] \S+: failed: (.+)$|^error: (.+)$", attempts.printed(log), re.MULTILINE
     )
-    return f"with exit code {code}: {''.join(errors[-1])}" if errors and code >= 0 else local.exit_description(code)
+    return f"with exit code {code}: {''.join(errors[-1])}" if errors and code >= 0 else exit_description(code)
 
 
 def end_with_parent() -> None:
@@ -212,10 +212,10 @@ def is_again(folder: Path, job: str, end: Ending, retries: int) -> bool:
       end: end of the last attempt.
       retries: number of times that lost attempts are retried.
     """
-    past = [each for each in attempts.read(folder) if each.job == job and each.began]
+    past = [attempt for attempt in attempts.read(folder) if attempt.job == job and attempt.began]
     policy = RetryPolicy(retries)
-    for each in past[:-1]:  # an attempt without a code was lost with its machine
-        policy.again(exit_codes.PEER_LOST if each.code is None else each.code, advanced=True)
+    for attempt in past[:-1]:  # an attempt without a code was lost with its machine
+        policy.again(exit_codes.PEER_LOST if attempt.code is None else attempt.code, advanced=True)
     return policy.again(end.code, advanced=end.advanced)
 
 
@@ -238,8 +238,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("words", nargs="+")
     asked: Any = parser.parse_args(argv)
     received = []
-    for each in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
-        signal.signal(each, lambda number, frame: received.append(number))
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: received.append(number))
 
     def wish() -> Wish:
         if set(received) - {signal.SIGHUP} or (received and asked.nodes > 1):
@@ -256,21 +256,21 @@ def main(argv: Sequence[str]) -> int:
         end = end._replace(code=code_of_hosts(output, asked.nodes, end.code))
     is_error = end.code in (exit_codes.FAILED, exit_codes.INVALID)
     fate = Fate.RUNS if is_error or end.code == exit_codes.DONE else _fate(job, signal.SIGUSR2 in received)
-    again = is_again(folder, job, end, asked.retries) and signal.SIGUSR1 not in received
+    retries = is_again(folder, job, end, asked.retries) and signal.SIGUSR1 not in received
     attempts.end(log, end.code, CANCELLED if fate == Fate.CANCELLED else description(log, end.code))
     with contextlib.suppress(OSError):
         output.unlink(missing_ok=True)
     if end.code == exit_codes.DONE:
         return 0
-    if again and fate != Fate.CANCELLED:
-        say(f"the attempt ended {local.exit_description(end.code)}. The job is queued again.")
+    if retries and fate != Fate.CANCELLED:
+        say(f"the attempt ended {exit_description(end.code)}. The job is queued again.")
         attempts.begin(folder, "slurm", job, waits=True)
         if fate != Fate.REQUEUED:
             _requeue(job)
         return exit_codes.PREEMPTED
     is_saved = end.code in (exit_codes.PREEMPTED, exit_codes.NO_PROGRESS)
     if not (is_error or is_saved or signal.SIGUSR1 in received or fate == Fate.CANCELLED):
-        record_lost(asked.store, asked.study, f"its process died {local.exit_description(end.code)}")
+        record_lost(asked.store, asked.study, f"its process died {exit_description(end.code)}")
     return end.code if end.code >= 0 else 128 - end.code
 
 
@@ -283,7 +283,9 @@ def job_of_slurm(environment: Any) -> str:
 
 def _log(folder: Path, job: str) -> Path:
     """Returns the log of the current attempt, which was created when the job was queued."""
-    waiting = [Path(str(each.log)) for each in attempts.read(folder) if each.job == job and each.began is None]
+    waiting = [
+        Path(str(attempt.log)) for attempt in attempts.read(folder) if attempt.job == job and attempt.began is None
+    ]
     if not waiting:
         return attempts.begin(folder, "slurm", job)
     attempts.begun(waiting[-1])
@@ -315,8 +317,8 @@ def fate_of(shown: str, restarts: int, is_out_of_time: bool) -> Fate:
     """
     if not re.search(r"\bJobState=(COMPLETING|CANCELLED)\b", shown):
         return Fate.RUNS
-    found = re.search(r"\bRestarts=([0-9]+)", shown)
-    if found and int(found[1]) > restarts:
+    restarted = re.search(r"\bRestarts=([0-9]+)", shown)
+    if restarted and int(restarted[1]) > restarts:
         return Fate.REQUEUED
     is_preempted = re.search(r"\bPreemptTime=[0-9]", shown) is not None
     return Fate.RUNS if is_out_of_time or is_preempted else Fate.CANCELLED

@@ -24,7 +24,7 @@ from results.storage.claims import TakenOver
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed
-from sweeps.run import StudyOutcome, StudyUpdate, follow_study, run_study
+from sweeps.study_run import StudyOutcome, StudyUpdate, follow_study, run_study
 
 
 def check(asked: Config, studies: Studies, settings: Settings) -> None:
@@ -105,7 +105,7 @@ def in_order(store: Folder, studies: Studies) -> list[Plan]:
     """Sorts studies. Those whose last attempt failed are moved to the end."""
 
     def failed(study: Plan) -> bool:
-        return [each.code for each in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
+        return [attempt.code for attempt in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
 
     return sorted(studies, key=failed)
 
@@ -139,13 +139,13 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
       command: hash of the request, which must be equal on all hosts.
       run: function that runs the command of host 0.
     """
-    found = _find(asked)
+    place = _find(asked)
     if _CHILD in os.environ:  # started below
         parent, shared = map(int, os.environ.pop(_CHILD).split())
-        return _child(found, command, run, parent, mmap.mmap(shared, _MARKS))
+        return _child(place, command, run, parent, mmap.mmap(shared, _MARKS))
     processors.check_platforms()
     processors.allow_locked_memory()
-    say(str(found))
+    say(str(place))
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as file:
         file.write(bytes(_MARKS))
@@ -155,11 +155,11 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
         if not process:
             os.close(writer)
             if "obstore" in sys.modules:  # the threads of its client of buckets do not survive a fork
-                for each in (reader, file.fileno()):
-                    os.set_inheritable(each, True)
+                for descriptor in (reader, file.fileno()):
+                    os.set_inheritable(descriptor, True)
                 os.environ[_CHILD] = f"{reader} {file.fileno()}"
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-            return _child(found, command, run, reader, marks)
+            return _child(place, command, run, reader, marks)
     os.close(reader)
     is_killed = False
     while True:
@@ -176,7 +176,7 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
         return exit_codes.TERMINATED
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGABRT and not marks[_CONNECTED]:
-        say(f"error: {found}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
+        say(f"error: {place}: JAX cannot connect to the other hosts. Check that all of them can reach the port.")
         return exit_codes.INVALID
     if code == -signal.SIGABRT:
         say(_GONE)
@@ -184,12 +184,12 @@ def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _child(found: multihost.Hosts, command: str, run: Callable[[], int], parent: int, marks: mmap.mmap) -> int:
+def _child(place: multihost.Hosts, command: str, run: Callable[[], int], parent: int, marks: mmap.mmap) -> int:
     """Connects to the other hosts, then runs a command or follows host 0. Returns the exit code."""
     global _marks
     _marks = marks
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    say(multihost.start(found, command, provenance.code_hash(worker.OURS)))
+    say(multihost.start(place, command, provenance.code_hash(worker.OURS)))
     marks[_CONNECTED] = 1
     return ended(run if multihost.leads() else follow)
 

@@ -22,7 +22,7 @@ from results.storage import attempts, heartbeat
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers.worker import Failure, failure
 from sweeps.limits import Limits
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate, record_failure
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate, record_failure
 
 MOST_PREEMPTIONS = 1000  # per study, in one run of a command
 
@@ -179,8 +179,8 @@ def record_failed(store: Folder, study: Plan, reason: str, why: Failure) -> Stud
     try:
         return StudyOutcome(record_failure(store, study, reason), *why)
     except Exception as error:  # an error in one study must not stop the others
-        again = "not stored" if is_remote(error) else f"storing this failed too: {failure(error).cause}"
-        also = f"{why.cause} ({again})"
+        storing = "not stored" if is_remote(error) else f"storing this failed too: {failure(error).cause}"
+        also = f"{why.cause} ({storing})"
         return StudyOutcome(RunSummary(study.name), also, why.places)
 
 
@@ -201,10 +201,10 @@ def is_stored(store: Folder, study: Plan) -> bool:
     return progress.visible and not progress.to_run
 
 
-def failed_too_often(folder: Folder, most: int | None) -> bool:
+def failed_too_often(folder: Folder, limit: int | None) -> bool:
     """Returns whether the logs in a study's folder show at least ``most`` failed attempts."""
-    failures = sum(each.code not in (None, exit_codes.PREEMPTED) for each in attempts.read(folder))
-    return most is not None and failures >= most
+    failures = sum(attempt.code not in (None, exit_codes.PREEMPTED) for attempt in attempts.read(folder))
+    return limit is not None and failures >= limit
 
 
 class RemoteStudy:
@@ -262,7 +262,7 @@ class RemoteStudy:
         """Reports and returns the outcome of the study. Call it once the study has ended."""
         after = self._ledger()
         seconds = 0.0 if self._began is None else time.monotonic() - self._began
-        ran = Ledger(*(max(0, now - then) for now, then in zip(after, self._before, strict=True)))
+        ran = Ledger(*(max(0, now - earlier) for now, earlier in zip(after, self._before, strict=True)))
         incomplete = ran.pruned + ran.time_limit + ran.lost + ran.failed
         total = ran.complete + ran.infeasible + incomplete
         summary = RunSummary(self.study.name, total, ran.complete, ran.infeasible, incomplete, seconds)

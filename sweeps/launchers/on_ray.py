@@ -8,8 +8,6 @@ inside functions because it is optional.
 import contextlib
 import importlib.util
 import re
-import signal
-import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +17,7 @@ from typing import Any, NamedTuple
 from harness.compiled import topologies
 from harness.run import Settings
 from results import durable, exit_codes
-from results.aliases import Callback, Fields
+from results.aliases import Fields
 from results.bad_input import BadInput, first_line, number_of
 from results.cli import Terminated
 from results.plans.plan import Plan
@@ -43,15 +41,13 @@ from sweeps.launchers.launcher import (
     failed_too_often,
     worst_code,
 )
-from sweeps.launchers.local import exit_description
-from sweeps.run import StudyOutcome
+from sweeps.launchers.process_end import exit_description
+from sweeps.launchers.ray_cluster import connected
+from sweeps.launchers.ray_slices import Slices
+from sweeps.study_run import StudyOutcome
 
 FOLDER = LAUNCHERS[1]  # folder in a store for this process's requests to its tasks
 LOOK_SECONDS = 1.0
-RESERVE_SECONDS = 10.0  # timeout for reserving a free slice
-RETRY_SECONDS = 60.0  # interval between attempts to reserve a slice, unless a slice is released
-CONNECT_SECONDS = 10.0
-NAMES = {"v5e": "v5litepod"}  # Ray's names for TPU versions, if they differ
 
 
 class Task(NamedTuple):
@@ -101,7 +97,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
     studies = {study.name: RemoteStudy(launch, study) for study in queue}
     policies = {study.name: RetryPolicy(asked["retries"]) for study in queue}
     outcomes = []
-    with _cluster(asked) as (ray, look), _wishes(launch.folder) as wishes:
+    with connected(asked) as (ray, look), _wishes(launch.folder) as wishes:
         _check_fits(ray, asked, queue, launch.settings)
         slices = Slices(ray, asked["tpu_slice"])
         running: dict[Any, Task] = {}  # by first reference
@@ -155,59 +151,6 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
                     error.saved = saved
             raise
     return outcomes
-
-
-class Slices:
-    """Reserves TPU slices for studies, and holds the reservations until all hosts are ready.
-
-    Args:
-      ray: the ``ray`` module.
-      asked: VERSION:TOPOLOGY of the slices, if slices are used.
-
-    Attributes:
-      coming: studies and their reserved slices, by a reference that becomes ready once all hosts of the slice are
-        ready.
-    """
-
-    def __init__(self, ray: Any, asked: str | None):
-        self._ray = ray
-        self._asked = asked
-        self._next = 0.0  # time of the next attempt
-        self._reported = False
-        self.coming: dict[Any, tuple[Plan, Any]] = {}
-
-    def reserve(self, study: Plan) -> bool:
-        """Reserves a slice for a study if a slice is free. Tries at most once per ``RETRY_SECONDS``."""
-        from ray.util.tpu import slice_placement_group
-
-        if time.monotonic() < self._next:
-            return False
-        version, _, topology = str(self._asked).partition(":")
-        try:
-            own = slice_placement_group(
-                topology, NAMES.get(version, version), head_reservation_timeout_s=RESERVE_SECONDS
-            )
-        except TimeoutError:
-            self._next = time.monotonic() + RETRY_SECONDS
-            if not self._reported:
-                say(f"{study.name} waits for a free slice {self._asked}")
-            self._reported = True
-            return False
-        except (RuntimeError, ValueError) as error:
-            raise BadInput(
-                f"launcher.tpu_slice={self._asked}: Ray cannot reserve it ({first_line(error)[:200]})"
-            ) from None
-        self.coming[own.placement_group.ready()] = study, own
-        return True
-
-    def retry(self) -> None:
-        """Makes the next ``reserve`` try immediately. Call it when a slice may have been released."""
-        self._next = 0.0
-
-    def release(self) -> None:
-        """Releases slices that are not ready."""
-        while self.coming:
-            self.coming.popitem()[1][1].shutdown()
 
 
 def run_attempt(store: str, name: str, command: Sequence[str], wishes: str, follows: bool = False) -> Ending:
@@ -304,7 +247,7 @@ def _ended(ray: Any, task: Task) -> Ending:
         several = list(task.references)
         for frozen in ray.wait(several, num_returns=len(several), timeout=attempt.KILL_SECONDS)[1]:
             ray.cancel(frozen, force=True)
-        ends = [_ended_on_host(ray, task.study, each) for each in task.references]
+        ends = [_ended_on_host(ray, task.study, process) for process in task.references]
     finally:
         if task.slice is not None:
             task.slice.shutdown()
@@ -324,12 +267,12 @@ def _stop(ray: Any, running: Mapping[Any, Task], wishes: Path) -> bool:
     if not running:
         return False
     say(f"stopping {number_of(len(running), 'Ray task')}. Running trials are saved first.")
-    for one in running.values():
-        _wish(wishes, one.study, Wish.STOP)
+    for task in running.values():
+        _wish(wishes, task.study, Wish.STOP)
     done, left = ray.wait(list(running), num_returns=len(running), timeout=attempt.KILL_SECONDS)
     for reference in left:
-        for each in running[reference].references:
-            ray.cancel(each, force=True)
+        for process in running[reference].references:
+            ray.cancel(process, force=True)
         if running[reference].slice is not None:
             running[reference].slice.shutdown()
     return any(_ended(ray, running[reference]).code == exit_codes.PREEMPTED for reference in done)
@@ -361,56 +304,6 @@ def _check_fits(ray: Any, asked: Config, studies: Studies, settings: Settings) -
                 raise BadInput(f"{study.name} needs {needs} on one node, but no node has all of them")
             name = lacking[0]
             raise BadInput(f"{study.name} needs {wanted[name]:g} {name}, and the largest node has {largest[name]:g}")
-
-
-@contextlib.contextmanager
-def _cluster(asked: Config) -> Iterator[tuple[Any, Callback]]:
-    """Connects Ray to a cluster, or starts one. Yields Ray, and a function that raises an error after a signal."""
-    import ray
-
-    _check_reachable(asked["address"])
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    started_here = {"include_dashboard": False} if asked["address"] is None else {}
-    try:
-        ray.init(
-            address=asked["address"],
-            log_to_driver=False,
-            logging_level="ERROR",
-            configure_logging=False,
-            runtime_env={"env_vars": {"PYTHONPATH": attempt.python_path()}},
-            **started_here,
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        why = first_line(error)[:200]
-        raise BadInput(f"launcher.address={asked['address']}: there is no Ray cluster ({why})") from None
-    ray._private.worker._worker_logs_enabled = False  # otherwise Ray prints the state of lost nodes to standard output
-    received = []
-    for number in handlers:  # Ray's handler exits immediately, and Ray's waiting swallows exceptions raised in handlers
-        signal.signal(number, lambda number, frame: received.append(number))
-
-    def look() -> None:
-        if signal.SIGTERM in received:
-            raise Terminated
-        if received:
-            raise KeyboardInterrupt
-
-    try:
-        yield ray, look
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        ray.shutdown()
-
-
-def _check_reachable(address: str | None) -> None:
-    """Raises BadInput if there is no server at an address. Ray itself would wait for hours."""
-    if address in (None, "auto"):
-        return
-    host, _, port = str(address).partition(":")
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise BadInput(f"launcher.address={address}: there is no Ray cluster ({error})") from None
 
 
 @contextlib.contextmanager

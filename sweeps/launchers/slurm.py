@@ -5,18 +5,15 @@ outlive this process. If the same sweep is started again, it finds its queued an
 remaining studies.
 """
 
-import collections
 import contextlib
 import re
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from harness.run import Settings
 from results import durable
@@ -27,9 +24,7 @@ from results.grouping import grouped
 from results.plans.kinds import KINDS
 from results.plans.plan import Plan
 from results.printing import say
-from results.progress import SECONDS
 from results.storage import attempts
-from results.storage.folders import LAUNCHERS
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import (
@@ -46,11 +41,12 @@ from sweeps.launchers.launcher import (
     is_stored,
     wait,
 )
-from sweeps.run import StudyOutcome
+from sweeps.launchers.slurm_queue import Queue, why
+from sweeps.launchers.slurm_script import FOLDER, Resources, batch_script
+from sweeps.study_run import StudyOutcome
 
 Jobs = dict[str, str]  # by study
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
-FOLDER = LAUNCHERS[0]  # folder in a store for the output of jobs that do not have logs yet
 LISTED = 500  # maximum number of arrays in a query
 _ASK_SECONDS = 60.0  # timeout of SLURM commands
 _JOB = re.compile(r"[0-9]{1,12}_[0-9]{1,9}")
@@ -65,14 +61,6 @@ _NEVER = re.compile(
 _LESS = "Request less, or another launcher.partition."
 _HELD = "JobHeldUser"  # held by the user, or by ``_submit`` until the logs exist
 _SPOKEN_FOR = {"array", "signal", "requeue", "no-requeue", "output", "error", "open-mode", "chdir", "hold", "parsable"}
-
-
-class Resources(NamedTuple):
-    """The resources that a study needs. Studies that need the same resources share an array."""
-
-    cpus: int
-    gpus: int
-    exclusive: bool
 
 
 class Seen(NamedTuple):
@@ -138,21 +126,19 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
         say(f"{number_of(len(jobs), 'study')} queued. `python -m sweeps.status` shows them.")
         return outcomes
     studies = {study.name: RemoteStudy(launch, study) for study in launch.studies if study.name in jobs}
-    queue = _Queue()
+    queue = Queue()
     try:
         while jobs:
             seen = _seen(jobs.values())
             over = launch.limits.reached
-            known = {name: seen[job] for name, job in jobs.items() if job in seen} if seen else {}
-            waiting = {name: one.reason for name, one in known.items() if one.state == "PENDING"}
+            seen_jobs = {name: seen[job] for name, job in jobs.items() if job in seen} if seen else {}
+            waiting = {name: seen_job.reason for name, seen_job in seen_jobs.items() if seen_job.state == "PENDING"}
             never = {name for name, reason in waiting.items() if _NEVER.fullmatch(reason)}
             if len(never) == len(jobs) and not outcomes:
                 _withdraw(launch, jobs)
-                raise BadInput(
-                    f"SLURM can never run {number_of(len(jobs), 'study')}: {_why(waiting.values())}. {_LESS}"
-                )
+                raise BadInput(f"SLURM can never run {number_of(len(jobs), 'study')}: {why(waiting.values())}. {_LESS}")
             for name, job in list(jobs.items()) if seen is not None else ():
-                now = known.get(name)
+                now = seen_jobs.get(name)
                 if now is None or now.state in _ENDED:
                     outcomes += _end(launch, studies[name], jobs.pop(name), now and now.state)
                 elif name in never:
@@ -188,19 +174,19 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
       job: id of the job.
       state: final state of the job, or None if SLURM no longer has it.
     """
-    own = [each for each in attempts.read(launch.folder / study.study.name) if each.job == job]
-    if not own or state == "COMPLETED" or (state is None and study.is_done()):
+    past = [past_attempt for past_attempt in attempts.read(launch.folder / study.study.name) if past_attempt.job == job]
+    if not past or state == "COMPLETED" or (state is None and study.is_done()):
         yield study.end(None)
         return
-    if own[-1].began is None:
-        own[-1].log.unlink(missing_ok=True)
+    if past[-1].began is None:
+        past[-1].log.unlink(missing_ok=True)
         if launch.limits.reached is None:
             text = _tail(launch.folder / FOLDER / f"{job}.out")
             yield study.end(f"job {job} ended before it started{f': {text}' if text else ', perhaps cancelled'}")
-        elif len(own) > 1:
+        elif len(past) > 1:
             yield study.end(None)
         return
-    if own[-1].code is None:
+    if past[-1].code is None:
         attempt.record_lost(launch.folder, study.study.name, f"job {job} is gone")
     yield study.end(f"job {job}: {cause(launch.folder / study.study.name)}")
 
@@ -208,7 +194,7 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
 def _adopted(launch: Launch) -> Jobs:
     """Returns the queued and running jobs of earlier runs of the sweep, by study."""
     last = {s.name: attempts.read(launch.folder / s.name)[-1:] for s in launch.studies}
-    named = {name: own[0].job or "" for name, own in last.items() if own and own[0].launcher == "slurm"}
+    named = {name: past[0].job or "" for name, past in last.items() if past and past[0].launcher == "slurm"}
     jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
     seen = _seen(jobs.values()) if jobs else {}
     if seen is None:
@@ -225,9 +211,9 @@ def _adopted(launch: Launch) -> Jobs:
 
 def _forget(folder: Path, job: str) -> None:
     """Removes the logs of those attempts of a job that never started."""
-    for each in attempts.read(folder):
-        if each.job == job and each.began is None:
-            each.log.unlink(missing_ok=True)
+    for past_attempt in attempts.read(folder):
+        if past_attempt.job == job and past_attempt.began is None:
+            past_attempt.log.unlink(missing_ok=True)
 
 
 def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
@@ -240,11 +226,11 @@ def _submit_all(asked: Config, launch: Launch, studies: Studies) -> Jobs:
         return Resources(*cpus_and_gpus(asked, study, launch.settings), KINDS[study.kind].alone)
 
     jobs: Jobs = {}
-    most = _longest_array() if studies else 0
+    longest = _longest_array() if studies else 0
     try:
-        for need, own in grouped(studies, needs).items():
-            for first in range(0, len(own), most):
-                jobs |= _submit(asked, launch, need, own[first : first + most])
+        for need, members in grouped(studies, needs).items():
+            for first in range(0, len(members), longest):
+                jobs |= _submit(asked, launch, need, members[first : first + longest])
     except BaseException:
         _withdraw(launch, jobs)
         raise
@@ -277,85 +263,14 @@ def _submit(asked: Config, launch: Launch, need: Resources, studies: Studies) ->
     return jobs
 
 
-def batch_script(asked: Config, launch: Launch, need: Resources, studies: Studies) -> str:
-    """Returns the batch script of an array with one element per study."""
-    output = (launch.folder / FOLDER).absolute()
-    options = {
-        "job-name": "scaling-limits",
-        "array": f"0-{len(studies) - 1}" + (f"%{asked['at_once']}" if asked["at_once"] else ""),
-        "output": f"{str(output).replace('%', '%%')}/%A_%a.out",
-        "open-mode": "append",
-        "requeue": None,
-        "signal": f"B:USR2@{asked['grace_seconds']}",
-        "chdir": Path.cwd(),
-        "cpus-per-task": need.cpus,
-        "nodes": asked["nodes"],
-        "ntasks-per-node": 1,
-    }
-    if need.gpus:
-        options["gpus-per-node"] = need.gpus
-    if need.exclusive:
-        options["exclusive"] = None
-    further = {"mem": asked["mem"], "time": asked["minutes"], "partition": asked["partition"]}
-    options |= {key: value for key, value in further.items() if value is not None} | asked["sbatch"]
-    lines = [f"#SBATCH --{key}" + ("" if value is None else f"={_word(value)}") for key, value in options.items()]
-    python = [sys.executable, "-P", "-m", "sweeps.launchers.attempt", str(launch.folder.absolute())]
-    most = launch.limits.study.max_failures
-    retries = asked["retries"] if most is None else min(asked["retries"], most - 1)
-    about = [f"--retries={retries}", f"--nodes={asked['nodes']}"]
-    if asked["silence_seconds"] is not None:
-        about.append(f"--silence-seconds={asked['silence_seconds']}")
-    elements = []
-    for study in studies:
-        port = f"--port={attempt.port_of(study.name)}"
-        elements.append(shlex.join([*python, study.name, *about, port, "--", *launch.words[study.name]]))
-    return "\n".join(
-        [
-            "#!/bin/bash",
-            *lines,
-            f"export PYTHONPATH={shlex.quote(str(attempt.ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
-            f"export SCALING_LIMITS_OUTPUT={shlex.quote(str(output))}"
-            "/${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}.out",
-            "elements=(",
-            *(f"  {shlex.quote(element)}" for element in elements),
-            ")",
-            'eval "exec ${elements[$SLURM_ARRAY_TASK_ID]}"',
-            "",
-        ]
-    )
-
-
-class _Queue:
-    """Reports the number of queued jobs and why they wait, at most every few seconds and only if there is a change."""
-
-    def __init__(self) -> None:
-        self._reported = ""
-        self._due = 0.0
-
-    def report(self, reasons: Sequence[str]) -> None:
-        """Prints a line if necessary, given SLURM's reason for each queued job."""
-        known = [reason for reason in reasons if reason != "None"]
-        text = f"{len(reasons)} queued: {_why(known)}"
-        if known and text != self._reported and time.monotonic() >= self._due:
-            self._reported = text
-            self._due = time.monotonic() + SECONDS
-            say(text)
-
-
-def _why(reasons: Iterable[str]) -> str:
-    """Joins reasons, starting with the most frequent one. If there are several, adds their counts."""
-    counts = collections.Counter(reasons).most_common()
-    return ", ".join(reason if len(counts) == 1 else f"{count} {reason}" for reason, count in counts)
-
-
 def _seen(jobs: Iterable[str]) -> dict[str, Seen] | None:
     """Returns the queued, running and recently ended jobs of arrays, or None if SLURM does not respond."""
     seen = {}
     arrays = sorted({job.partition("_")[0] for job in jobs}, key=int)
     for first in range(0, len(arrays), LISTED):
-        own = ",".join(arrays[first : first + LISTED])
+        listed = ",".join(arrays[first : first + LISTED])
         about = "--format=%F_%K %T %r"
-        done = _ask(["squeue", "--noheader", "--array", "--all", "--states=all", about, f"--jobs={own}"])
+        done = _ask(["squeue", "--noheader", "--array", "--all", "--states=all", about, f"--jobs={listed}"])
         if done.returncode and "Invalid job id" not in done.stderr:
             say(f"squeue does not answer: {_error(done)}")
             return None
@@ -377,9 +292,9 @@ def _stop(jobs: Sequence[str], asked: Config) -> bool:
     ran = set()
     while time.monotonic() < deadline:
         seen = _seen(jobs)
-        own = {job: one.state for job, one in (seen or {}).items() if job in jobs}
-        ran |= {job for job, state in own.items() if state == "RUNNING"}
-        if seen is not None and all(state in ("PENDING", *_ENDED) for state in own.values()):
+        states = {job: job_seen.state for job, job_seen in (seen or {}).items() if job in jobs}
+        ran |= {job for job, state in states.items() if state == "RUNNING"}
+        if seen is not None and all(state in ("PENDING", *_ENDED) for state in states.values()):
             _cancel(jobs, "PENDING")  # a job that was preempted in the meantime is queued again
             break
         time.sleep(min(1.0, asked["poll_seconds"]))
@@ -393,8 +308,8 @@ def _signal(jobs: Sequence[str], name: str) -> None:
 
 
 def _cancel(jobs: Sequence[str], state: str | None = None) -> None:
-    only = [f"--state={state}"] if state else []
-    _ask(["scancel", *only, *jobs])
+    filters = [f"--state={state}"] if state else []
+    _ask(["scancel", *filters, *jobs])
 
 
 def _withdraw(launch: Launch, jobs: StringMap) -> None:
@@ -410,8 +325,8 @@ def _longest_array() -> int:
     done = _ask(["scontrol", "show", "config"])
     if done.returncode:
         raise BadInput(f"cannot reach SLURM from this machine: {_error(done)}")
-    found = re.search(r"MaxArraySize\s*=\s*([0-9]+)", done.stdout)
-    return max(1, int(found[1]) - 1) if found else 1000
+    size = re.search(r"MaxArraySize\s*=\s*([0-9]+)", done.stdout)
+    return max(1, int(size[1]) - 1) if size else 1000
 
 
 def _ask(words: Sequence[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
@@ -428,9 +343,3 @@ def _tail(path: Path) -> str:
     with contextlib.suppress(OSError):
         return " ".join(path.read_text(errors="replace").split()[-40:])
     return ""
-
-
-def _word(value: Any) -> str:
-    """Quotes a value for an #SBATCH line."""
-    text = str(value)
-    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

@@ -86,8 +86,8 @@ def main(descriptor: int, cpus: Sequence[int]) -> None:
       cpus: logical processors to bind to. If empty, the process is not bound.
     """
     orders = Connection(descriptor)
-    for each in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)  # the parent handles interrupts
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the parent handles interrupts
     shutdown = Shutdown()
     shutdown.watch(sys.stdin.fileno())
     processors.allow_locked_memory()
@@ -110,7 +110,7 @@ def _send(orders: Connection, report: WorkerReport, shutdown: Shutdown) -> None:
 
 def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
     from results.storage.claims import TakenOver
-    from sweeps.run import run_study
+    from sweeps.study_run import run_study
 
     shutdown.time_is_up = False
     with _printing_to(order.log):
@@ -177,6 +177,6 @@ def taken(error: Exception) -> Failure:
 def _within_ours(file: str) -> str | None:
     """Returns the path of a file relative to the root of this project, or None for files outside this project."""
     path = Path(file)
-    if not path.is_relative_to(_ROOT) or (within := path.relative_to(_ROOT)).parts[0] not in OURS:
+    if not path.is_relative_to(_ROOT) or (inside := path.relative_to(_ROOT)).parts[0] not in OURS:
         return None
-    return within.as_posix()
+    return inside.as_posix()

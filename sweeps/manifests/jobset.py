@@ -27,9 +27,11 @@ DRIVER = "/usr/local/nvidia/lib64"  # folder where GKE mounts the libraries of N
 def check_name(name: str) -> None:
     """Raises BadInput if JobSets cannot be named after a prefix."""
     check("name", name, LABEL)
-    most = MOST_CHARACTERS - _DIGITS - 1
-    if len(name) > most:
-        raise BadInput(f"name={name} has {len(name)} characters, but at most {most} are possible, such as {_cut(name)}")
+    limit = MOST_CHARACTERS - _DIGITS - 1
+    if len(name) > limit:
+        raise BadInput(
+            f"name={name} has {len(name)} characters, but at most {limit} are possible, such as {_cut(name)}"
+        )
 
 
 def _cut(name: str) -> str:
@@ -64,15 +66,15 @@ def command(words: Sequence[str], store: str, machines: Machines, name: str) -> 
       machines: hosts that run the study.
       name: name of the JobSet.
     """
-    ours = [f"store={store}"]
+    options = [f"store={store}"]
     if machines.hosts > 1:
-        ours += [
+        options += [
             "launcher=hosts",
             f"launcher.connect_seconds={CONNECT_SECONDS}",
             f"launcher.coordinator={coordinator(name)}:{PORT}",
             f"launcher.hosts={machines.hosts}",
         ]
-    return ["scaling-limits", "sweep", *words, *ours]
+    return ["scaling-limits", "sweep", *words, *options]
 
 
 def jobset(
@@ -90,7 +92,7 @@ def jobset(
     """
     name = name_of(study, options.name, (list(words), store, machines, options, seconds))
     late = DEADLINE_SECONDS + (CONNECT_SECONDS if machines.hosts > 1 else 0)
-    most = None if seconds is None else math.ceil(seconds) + late
+    deadline = None if seconds is None else math.ceil(seconds) + late
     is_queued = options.queue is not None
     placement = options.placement
     if placement is None:
@@ -98,7 +100,7 @@ def jobset(
     labels = {
         "kueue.x-k8s.io/queue-name": options.queue,
         "kueue.x-k8s.io/priority-class": options.priority if is_queued else None,
-        "kueue.x-k8s.io/max-exec-time-seconds": str(most) if is_queued and most is not None else None,
+        "kueue.x-k8s.io/max-exec-time-seconds": str(deadline) if is_queued and deadline is not None else None,
     }
     pool = "cloud.google.com/gke-nodepool" if placement == EXCLUSIVE else None
     about = {
@@ -109,15 +111,15 @@ def jobset(
     }
     level = None if placement in (EXCLUSIVE, ANYWHERE) else placement
     of_pods = _given({"annotations": _given({"kueue.x-k8s.io/podset-required-topology": level})})
-    own = command(words, store, machines, name)
+    pod_command = command(words, store, machines, name)
     job = {
         "completionMode": "Indexed",
         "completions": machines.hosts,
         "parallelism": machines.hosts,
         "backoffLimit": 0,
-        "activeDeadlineSeconds": most,
+        "activeDeadlineSeconds": deadline,
         "podFailurePolicy": {"rules": pod_failure_rules()},
-        "template": _given({"metadata": of_pods, "spec": _given(_pod(own, machines, options))}),
+        "template": _given({"metadata": of_pods, "spec": _given(_pod(pod_command, machines, options))}),
     }
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -185,11 +187,11 @@ def _pod(words: Sequence[str], machines: Machines, options: Options) -> Fields:
 
 def _environment(machines: Machines, options: Options) -> list[Fields]:
     """Returns environment variables. The driver of GPUs is outside the image, so its folder must be searched."""
-    ours = (
+    defaults = (
         {"JAX_PLATFORMS": "tpu,cpu"} if machines.topology else {"JAX_PLATFORMS": "cuda,cpu", "LD_LIBRARY_PATH": DRIVER}
     )
     given = {name: value.replace("$", "$$") for name, value in options.env.items()}
-    return [{"name": name, "value": value} for name, value in {**ours, **given}.items()]
+    return [{"name": name, "value": value} for name, value in {**defaults, **given}.items()]
 
 
 def _security(machines: Machines, options: Options) -> Fields | None:

@@ -102,7 +102,7 @@ def tpus(text: str, machine: str | None = None, hosts: int | None = None) -> Mac
     fitting = {
         kind: n for n, kind in version.machine_types.items() if n == chips or (n == SEVERAL_HOSTS and chips % n == 0)
     }
-    kind = machine or max(fitting, key=lambda each: fitting[each])
+    kind = machine or max(fitting, key=lambda machine_type: fitting[machine_type])
     if kind not in fitting:
         raise BadInput(f"machine={kind} cannot have topology={text}. {_known(fitting)}")
     count = chips // fitting[kind]
@@ -131,9 +131,9 @@ def gpus(name: str, count: int, hosts: int = 1) -> Machines:
         raise BadInput(f"gpus={count}: hosts with {name} have {' or '.join(map(str, counts))} GPUs")
     if not 1 <= hosts <= MOST_HOSTS:
         raise BadInput(f"hosts={hosts} must be from 1 to {MOST_HOSTS:,}")
-    whole = min(8, max(counts))
-    if hosts > 1 and count < whole:
-        raise BadInput(f"hosts={hosts}: use hosts with {whole} GPUs, that is, gpus={whole}")
+    full = min(8, max(counts))
+    if hosts > 1 and count < full:
+        raise BadInput(f"hosts={hosts}: use hosts with {full} GPUs, that is, gpus={full}")
     return Machines(name, hosts, count, "nvidia.com/gpu", {GPU: name}, arm=name in ARM)
 
 
@@ -159,6 +159,8 @@ def _check_topology(text: str, version: Version, topology: str) -> None:
     if right != topology and (is_deep or right in common):
         raise BadInput(f"topology={text}: sides must be in ascending order. Write {text.partition(':')[0]}:{right}")
     if not is_deep:
-        more = ", or sides that are multiples of 4" if version.directions == 3 else ""
+        further_sides = ", or sides that are multiples of 4" if version.directions == 3 else ""
         chips = math.prod(sides)
-        raise BadInput(f"topology={text}: there is no such slice of {chips} chips. Choices: {', '.join(common)}{more}")
+        raise BadInput(
+            f"topology={text}: there is no such slice of {chips} chips. Choices: {', '.join(common)}{further_sides}"
+        )

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from analysis.figures import definitions
+from analysis.figures import paper_lines
 from results import progress, store
 from results.importers import shallue2018
 from results.plans import schema
@@ -184,7 +184,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory, archives: ModuleType) -> Pap
     """An import of plausible trials at five batch sizes or more of every workload; not to be written to."""
     folder = tmp_path_factory.mktemp("paper")
     named: dict[str, set[int]] = {}  # batch sizes that a figure cannot do without
-    for panels in definitions.figures().values():
+    for panels in paper_lines.figures().values():
         for line in (one for members in panels.values() for one in members):
             named.setdefault("/".join(line.workload), set()).update({line.relative_to or 0, line.batch_size or 0})
     workloads: dict[str, list[Any]] = {}

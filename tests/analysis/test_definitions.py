@@ -11,7 +11,7 @@ import pytest
 from analysis import columns, help_text
 from analysis.fitting import fit_tables, points_file, regimes
 from analysis.fitting.extents import efficient_up_to, pays_up_to
-from analysis.payoff import tables
+from analysis.payoff import answer_tables
 from analysis.report import curves_html, payoff_html
 from results import definitions
 from results.plans.points import POINTS
@@ -101,7 +101,7 @@ def test_pages_have_the_words_of_the_definitions(words: str, places: list[str]) 
 
 def test_commands_have_the_words_of_the_definitions() -> None:
     table = pd.DataFrame(columns=list(columns.FITS))
-    printed = [fit_tables.as_text(table, 0.2), tables.as_text([]), curves_html.OF_WORKLOADS]
+    printed = [fit_tables.as_text(table, 0.2), answer_tables.as_text([]), curves_html.OF_WORKLOADS]
     for text in (*printed, help_text.FIT.replace("--gain", "20"), help_text.PAYOFF.replace("--gain %", "20 %")):
         assert plain(PAYS) in plain(text)
     assert plain(PAYS) in plain(payoff_html.ABOUT) and columns.FITS["pays_up_to"] == PAYS

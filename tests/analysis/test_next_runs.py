@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -49,14 +50,21 @@ def write_run(root: Path, size: int, rate: float, seed: int, seconds: float = 0.
     table.to_csv(root / f"bs{size}-lr{rate:g}-seed{seed}.csv", index=False)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A store of 4 devices' runs at batch sizes two octaves apart."""
-    (tmp_path / "logs").mkdir()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 4 devices' runs at batch sizes two octaves apart; not to be written to."""
+    root = tmp_path_factory.mktemp("runs")
+    (root / "logs").mkdir()
     for size, rate, seed in itertools.product(SIZES, (0.1, 0.2, 0.3, 0.4), range(4)):
-        write_run(tmp_path / "logs", size, rate, seed)
-    add(tmp_path)
-    return tmp_path / "store"
+        write_run(root / "logs", size, rate, seed)
+    add(root)
+    return root / "store"
+
+
+@pytest.fixture(scope="module")
+def next_of_folder(folder: Path) -> next_runs.NextRuns:
+    (found,) = next_runs.of_store(folder)
+    return found
 
 
 def add(folder: Path) -> None:
@@ -90,8 +98,8 @@ def test_gaps_near_the_answer_are_divided_first_and_runs_are_named(
     assert "new batch size 128" in out and "device-hours" in out and "share of the cost so far" in out
 
 
-def test_costs_are_steps_times_seconds_times_devices(folder: Path) -> None:
-    (found,) = next_runs.of_store(folder)
+def test_costs_are_steps_times_seconds_times_devices(next_of_folder: next_runs.NextRuns) -> None:
+    found = next_of_folder
     assert found.costs.timed
     for size in SIZES:
         assert found.costs.step(size) == pytest.approx(0.1 * (1 + size / 64) * 4 / 3600, rel=0.03)
@@ -106,9 +114,10 @@ def test_costs_are_steps_times_seconds_times_devices(folder: Path) -> None:
     assert new.cost == pytest.approx(ours, rel=0.15) and new.trials == 16
 
 
-def test_a_budget_leaves_out_what_costs_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (every,) = next_runs.of_store(folder)
-    middle = float(np.median([one.cost for one in every.best]))
+def test_a_budget_leaves_out_what_costs_more(
+    folder: Path, next_of_folder: next_runs.NextRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    middle = float(np.median([one.cost for one in next_of_folder.best]))
     (some,) = next_runs.of_store(folder, budget=middle)
     assert some.best and max(one.cost for one in some.best) <= middle
     (none,) = next_runs.of_store(folder, budget=1e-9)
@@ -121,7 +130,8 @@ def test_a_budget_leaves_out_what_costs_more(folder: Path, capsys: pytest.Captur
     assert "--budget needs seconds per step" in capsys.readouterr().err
 
 
-def test_more_trials_at_one_batch_size_count(folder: Path) -> None:
+def test_more_trials_at_one_batch_size_count(folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(folder.parent, tmp_path / "runs") / "store"
     (curve,) = curve_fits.of_store(folder)
     before = fits.data_of(curve.selected.points)
     assert before.share.tolist() == [1] * len(SIZES)
@@ -158,6 +168,7 @@ def test_commands_give_the_studies_of_the_sweep() -> None:
             assert int(settings["trials"]) == one.trials + (64 if one.kind == suggestions.TRIALS else 0)
 
 
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_run_is_never_suggested() -> None:
     """The digits have 1,411 examples to train on, and the curve ends at 1,024 with an open interval."""
     where = "model=fully_connected*,optimizer=adam,schedule=constant,pruning=off"
@@ -167,6 +178,13 @@ def test_a_batch_that_cannot_be_run_is_never_suggested() -> None:
     assert found.best and max(one.batch_size for one in found.best) <= 1411
 
 
+def test_batches_beyond_the_training_set_are_not_possible() -> None:
+    sizes = 4.0 ** np.arange(6)
+    data = Data(sizes, sizes, sizes, None, np.ones(6))
+    words = ["task=digits_fc", "optimizer=adam"]
+    assert next_runs._possible([512.0, 1331.2, 1500.0], data, words, 1, recorded=False) == [512, 1331]
+
+
 def test_suggested_batches_of_tokens_hold_whole_sequences() -> None:
     sizes = 1024.0 * 2 ** np.arange(5)
     data = Data(sizes, sizes, sizes, None, np.ones(5))
@@ -174,15 +192,16 @@ def test_suggested_batches_of_tokens_hold_whole_sequences() -> None:
     assert possible == [3072, 39 * 1024]
 
 
-def test_the_simulation_follows_suggestions_to_a_narrow_interval() -> None:
+@pytest.mark.parametrize("repeats", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_simulation_follows_suggestions_to_a_narrow_interval(repeats: int) -> None:
     scenario = simulation.Scenario("middle", "sharp", simulation.DENSE, "luck 0.08", "ratio 1.1")
     lines: list[str] = []
     table = suggestion_simulation.run(1, 0, lines.append, [scenario])
     (row,) = table.to_dict("records")
     assert row["cost"] < row["grid_cost"] <= 4 and row["ratio"] == pytest.approx(row["cost"] / row["grid_cost"])
     assert row["followed"] > 0 and "aims met" in suggestion_simulation.as_text(table, 0, 1.0)
-    again = suggestion_simulation.run(1, 0, lines.append, [scenario])
-    pd.testing.assert_frame_equal(table, again)
+    for _ in range(repeats - 1):
+        pd.testing.assert_frame_equal(table, suggestion_simulation.run(1, 0, lines.append, [scenario]))
 
 
 def test_trials_that_share_an_evaluation_share_its_error() -> None:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import points
-from analysis.cores import factorizations
+from analysis import release_points
+from analysis.cores import measured_factorizations
 from analysis.fitting import confirmations, curve_fits
 from results import durable, store
 from results.catalog import documents
@@ -46,7 +46,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chosen = [commit for commit in store.catalogue(published) if is_chosen(commit)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "catalogue", lambda folder: chosen)
-        assert release.export(published, out, quiet, points.table) == 0
+        assert release.export(published, out, quiet, release_points.table) == 0
     return out
 
 
@@ -108,7 +108,7 @@ def test_factorizations_have_a_row_without_a_target(released: Path) -> None:
     assert rows["seconds_per_epoch"].gt(0).all()
     runs = pd.read_parquet(released / "studies.parquet").set_index("study")["seconds_per_epoch"]
     assert rows["seconds_per_epoch"].tolist() == runs[rows["study"]].tolist()
-    by_name = {one.study.name: one for one in factorizations.load(released)}
+    by_name = {one.study.name: one for one in measured_factorizations.load(released)}
     for row in rows.to_dict("records"):
         one = by_name[row["study"]]
         assert (row["trial"], row["median_epoch_seconds"]) == (one.chosen, np.median(one.seconds))

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import next_runs, points
+from analysis import next_runs, release_points
 from analysis.columns import FITS, PAYOFF
 from analysis.fitting import curve_fits, fit_tables, fits, points_file
 from analysis.fitting.extents import UNKNOWN
-from analysis.payoff import answers, subjects, tables
-from analysis.plotting import verdicts
+from analysis.payoff import answer_tables, answers, subjects
+from analysis.plotting import verdict_marks
 from analysis.report import workload_rows
 from results import store
 from sweeps.__main__ import _reached
@@ -73,10 +73,10 @@ def test_every_answer_from_poor_data_is_unknown(poor: Path, cli: Cli) -> None:
     assert (selected.fit, selected.extents, selected.verdict) == (None, None, "not_identified") and selected.reason
     assert selected.extents_in_words == ("unknown", "unknown") and selected.pays_in_words == "unknown"
     assert fits.narrowed(selected.points) is None
-    assert verdicts.label_fits(selected, None)[0].pays == UNKNOWN
+    assert verdict_marks.label_fits(selected, None)[0].pays == UNKNOWN
     for nothing in (False, True):
         of_fit = fit_tables.table(*curve_fits.rows([curve]), assume_nothing=nothing)
-        of_payoff = tables.table(answers.answers(subjects.of_curves([curve]), assume_nothing=nothing))
+        of_payoff = answer_tables.table(answers.answers(subjects.of_curves([curve]), assume_nothing=nothing))
         for table, verdict in ((of_fit, "pays_verdict"), (of_payoff, "batch_verdict")):
             assert set(table[[verdict, "efficient_verdict"]].iloc[0]) == {"not_identified"}
         names = [name for name in PAYOFF if name.startswith(("batch_size", "efficient_batch_size"))]
@@ -88,7 +88,7 @@ def test_every_answer_from_poor_data_is_unknown(poor: Path, cli: Cli) -> None:
     assert (found.pays, found.best) == (UNKNOWN, ()) and found.reason == selected.reason
     (goal,) = workload_rows.read_goals(poor)
     assert workload_rows.pays(goal) in ("unknown", "") and workload_rows.extent(selected, (1, 4096)) is None
-    released = points.table(store.catalogue(poor))
+    released = release_points.table(store.catalogue(poor))
     assert set(released["pays_verdict"].to_pylist()) == {"not_identified"}
     assert released["pays_low"].null_count == released["critical_low"].null_count == len(released)
     # The same steps from a file.

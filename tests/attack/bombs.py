@@ -20,7 +20,12 @@ import moments
 
 from results.bad_input import BadInput
 
-IMPORTED = ("analysis.fitting.fits", "analysis.trials.steps", "results.checks.verify", "results.release.merge")
+IMPORTED = (
+    "analysis.fitting.fits",
+    "analysis.trials.steps_to_target",
+    "results.checks.verify",
+    "results.release.merge",
+)
 SECONDS = 60
 MOST_BYTES = 6 << 30  # of address space beyond what is mapped at the start: a bomb harms nobody else
 

@@ -18,8 +18,8 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch
-from sweeps.run import run_study
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import run_study
 
 ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))
 

@@ -33,7 +33,6 @@ SLOW = (
     "als",
     "als --evaluation",
 )  # stores has published_imports, too
-ELSEWHERE = ("buckets",)  # run by tests/buckets, which has the server
 BENCHMARK = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -80,7 +79,7 @@ assert len(found) == 2
 
 def test_every_benchmark_is_run() -> None:
     with_a_report = {path.stem for path in BENCHMARKS.glob("*.py") if "with open_report(" in path.read_text()}
-    assert with_a_report == {name.split()[0] for name in (*FAST, *SLOW, *ELSEWHERE)}
+    assert with_a_report == {name.split()[0] for name in (*FAST, *SLOW)}
 
 
 @pytest.mark.parametrize("name", [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])

@@ -6,7 +6,6 @@ import pytest
 
 from results import exit_codes
 
-from ..benchmarks import test_benchmarks
 from . import proxy, stores
 from .proxy import Faults, Request
 from .servers import Server
@@ -38,7 +37,3 @@ def test_status_of_a_thousand_studies(server: Server, faults: Faults, tmp_path: 
     assert ended.stdout.count(",done,") == STUDIES
     print(server.name, faults.counts)
     assert faults.counts.total() <= 2100
-
-
-def test_the_benchmark_runs(tmp_path: Path) -> None:
-    test_benchmarks.check("buckets", tmp_path)

@@ -65,7 +65,7 @@ def test_hosts_never_ask_twice_at_one_step_whether_one_is_to_end(
     assert asked == list(range(asked[0], asked[0] + len(asked)))
 
 
-@pytest.mark.parametrize("count", [1, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 32))])
+@pytest.mark.parametrize("count", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 32))])
 def test_lanes_change_no_bit(make_study: Callable[..., BatchStudy], whole: Record, count: int) -> None:
     study = make_study()
     assert same(engine.run(study, search.draw(study, range(8)), Settings(lanes=count)), whole)
@@ -119,7 +119,7 @@ def test_batched_lanes_agree_within_rounding(make_study: Callable[..., BatchStud
     gentle = SearchSpace({"learning_rate": Range("LOG", 1e-2, 1e-1), "momentum": Range("LINEAR", 0.0, 0.5)})
     study = make_study(space=gentle, targets=(), budget_steps=30)
     trials = search.draw(study, range(4))
-    mapped, batched = (engine.run(study, trials, Settings(lanes=4, lane_strategy=s)) for s in STRATEGIES)
+    mapped, batched = (engine.run(study, trials, Settings(lanes=3, lane_strategy=s)) for s in STRATEGIES)
     np.testing.assert_allclose(batched.metrics["validation_loss"], mapped.metrics["validation_loss"], rtol=1e-4)
 
 
@@ -207,7 +207,7 @@ def test_optimizers_and_schedules_differ_where_they_should(make_study: Callable[
 
 def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(targets=())
-    record = engine.run(study, search.draw(study, range(8)), Settings(lanes=2, time_limit_seconds=1e-6))
+    record = engine.run(study, search.draw(study, range(8)), Settings(lanes=1, time_limit_seconds=1e-6))
     assert {ended.reason for ended in record.outcomes.values()} == {"time_limit"}
     assert len(record.outcomes) == 8
     assert set(record.trial) <= {0, 1}

@@ -22,12 +22,9 @@ from workloads import registry
 from workloads.workload import Examples, Splits
 
 SIDES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "cifar10": (32, 32, 3)}
-QUICK = ("digits_fc", "noisy_quadratic")
+QUICK = ("digits_fc",)
 # Each family of models learns in workloads/test_models, too; all workloads are slow.
-FAMILIES = {
-    "mnist/simple_cnn_base/nesterov_momentum",
-    "lm1b/lstm/nesterov_momentum",
-}
+FAMILIES = {"lm1b/lstm/nesterov_momentum"}
 TINY = [*dict.fromkeys(name.removeprefix("tiny/") for name in choices.united("tiny/all"))]
 
 
@@ -39,10 +36,10 @@ def images(shape: tuple[int, ...]) -> Splits:
     return Splits(examples, examples, examples)
 
 
-SLOW = ("digits_cnn", "mnist_fc", "mnist_cnn", "fashion_mnist_cnn", "cifar10_cnn", "pydoc_transformer")
+LEARNING = ("digits_fc", "table")
 # Of the others the tiny ones are trained below, and all of their size is lowered in test_tpu.py.
 NETWORKS = [name for name in choices.tasks("batch") if "/" not in name]
-TASKS = [pytest.param(t, marks=[pytest.mark.slow] if t in SLOW else []) for t in NETWORKS]
+TASKS = [pytest.param(t, marks=[] if t in LEARNING else [pytest.mark.slow]) for t in NETWORKS]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -168,7 +168,17 @@ def test_where_nothing_can_be_saved_training_goes_on(
     assert "running trials are not saved: [Errno 28] No space left on device\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("what", ["an array less", "another shape", "another dtype", "other columns", "too many rows"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "another dtype",
+        "too many rows",
+        *(
+            pytest.param(what, marks=pytest.mark.slow, id=what)
+            for what in ("an array less", "another shape", "other columns")
+        ),
+    ],
+)
 def test_a_checkpoint_that_is_none_of_ours_is_not_gone_on_from(
     study: Factorization, calm: tuple[list[Record], Kept], what: str, tmp_path: Path
 ) -> None:

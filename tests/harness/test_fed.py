@@ -35,7 +35,7 @@ def measured(study: BatchStudy, row: Dataset, settings: Settings, monkeypatch: p
     return record
 
 
-@pytest.mark.parametrize(("strategy", "microbatches"), [("map", 1), ("vmap", 3)])
+@pytest.mark.parametrize(("strategy", "microbatches"), [pytest.param("map", 1, marks=pytest.mark.slow), ("vmap", 3)])
 def test_fed_data_train_as_resident_data_do(
     make_study: Callable[..., BatchStudy],
     digits: Splits,

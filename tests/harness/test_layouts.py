@@ -18,6 +18,7 @@ from analysis import measured_layouts
 from analysis.measured_layouts import MeasuredLayout
 from harness.compiled import hlo
 from harness.runners import layouts
+from tests.harness.test_mesh import UNOPTIMIZED
 from workloads.layouts.notation import REFUSALS
 from workloads.layouts.shapes import SHAPES
 
@@ -29,6 +30,7 @@ CORE_OF_V3 = 15.48 * 2**30  # bytes, as its compiler says
 def laid(*words: str, timeout: float = 600) -> list[dict]:
     """What the program ``laid`` prints."""
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    environment |= {"XLA_FLAGS": UNOPTIMIZED}
     command = [sys.executable, "-m", "tests.harness.laid", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=timeout

@@ -84,6 +84,7 @@ def test_rows_with_published_steps_are_those_of_the_files() -> None:
     assert min(one.seconds for one in dense) == pytest.approx(step_constants.SHORTEST, rel=0.01)
 
 
+@pytest.mark.slow
 def test_large_networks_that_were_timed_on_a_gpu_are_in_the_range() -> None:
     """Steps per second on one H200, from docs/accelerators.md: ResNet-50 and Transformer base in bfloat16."""
     rates = predictions.rates("NVIDIA H200", "gpu", "bfloat16")

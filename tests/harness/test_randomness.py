@@ -32,7 +32,7 @@ def test_points_fill_the_space(make_study: Callable[..., BatchStudy]) -> None:
     assert np.all(np.bincount(octiles.astype(int), minlength=8) >= 6)
 
 
-@pytest.mark.parametrize("examples", [1, 2, 1437, 5000, 60_000])
+@pytest.mark.parametrize("examples", [1, 1437, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5000, 60_000))])
 def test_an_epoch_visits_every_example_once(examples: int) -> None:
     _, key = rng.keys(jax.numpy.uint32(7))
     order = np.asarray(rng.epoch_order(key, jax.numpy.int32(3), examples))

@@ -30,8 +30,8 @@ from sweeps.launchers.attempt import Ending, Fate, Wish
 from sweeps.launchers.launcher import Launch, RetryPolicy, worst_code
 from sweeps.limits import Bounds, Limits
 from sweeps.overrides import CommandLine, command_line
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..analysis.conftest import Ran, plan, publish
 from ..results import by_hand
@@ -542,7 +542,7 @@ def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
     first, second = run()
     assert (first.failure or "").startswith("SLURM can never run job 7_0: BadConstraints. Request less")
     assert (second.failure or "").startswith("job 7_1 ended before it started")
-    queue = slurm._Queue()
+    queue = slurm.Queue()
     queue.report(["Priority", "Resources", "Priority", "None"])
     queue.report(["Resources"])  # not due yet
     assert capsys.readouterr().err == "4 queued: 2 Priority, 1 Resources\n"

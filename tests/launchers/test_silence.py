@@ -22,8 +22,8 @@ from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch, RemoteStudy
 from sweeps.launchers.silence import Silence
 from sweeps.limits import Limits
-from sweeps.run import StudyUpdate
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import StudyUpdate
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 SLEEPING = "import time; print(flush=True); time.sleep(60)"

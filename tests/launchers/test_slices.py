@@ -20,7 +20,7 @@ from sweeps.launchers.attempt import Ending
 from sweeps.launchers.launcher import Launch
 from sweeps.limits import Limits
 from sweeps.overrides import CommandLine
-from sweeps.run import StudyOutcome
+from sweeps.study_run import StudyOutcome
 
 HOSTS = 2  # of a slice
 
@@ -136,7 +136,7 @@ def run(
         def cluster(asked: object) -> Iterator[tuple[Ray, Callable[[], None]]]:
             yield ray, lambda: None
 
-        monkeypatch.setattr(on_ray, "_cluster", cluster)
+        monkeypatch.setattr(on_ray, "connected", cluster)
         for each in studies:
             store.ask(tmp_path, each)
         (config,) = composition.compose_all(CommandLine(("launcher=ray", "launcher.tpu_slice=v5e:4x4"), False))

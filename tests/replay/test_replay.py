@@ -16,7 +16,7 @@ from harness.run import Settings
 from harness.step import rng
 from results import store
 from sweeps import overrides, planning
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 from workloads import registry
 
 from .network import Params, gradient, metrics

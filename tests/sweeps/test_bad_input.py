@@ -162,8 +162,8 @@ MISTAKES = [
 ]
 
 
-# The command that would train gets every mistake; that of plans, which reads the same, every fifth.
-ASKED = [(sweeps_cli.main, *mistake) for mistake in MISTAKES] + [(plan.main, *mistake) for mistake in MISTAKES[::5]]
+# The command that would train gets every mistake; that of plans, which reads the same, every twentieth.
+ASKED = [(sweeps_cli.main, *mistake) for mistake in MISTAKES] + [(plan.main, *mistake) for mistake in MISTAKES[::20]]
 
 
 @pytest.mark.parametrize(("command", "line", "words"), ASKED, ids=[f"{m.__module__}-{line}" for m, line, _ in ASKED])

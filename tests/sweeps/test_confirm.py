@@ -17,7 +17,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.study import Target
 from results.rules.confirmation import APART
 from sweeps import __main__ as sweeps_cli, overrides, plan, planning, status
-from sweeps.run import record_failure, run_study
+from sweeps.study_run import record_failure, run_study
 
 FEW = Settings(lanes=3)
 SEED = 4  # with which the best of twelve trials is not among the first four
@@ -80,13 +80,13 @@ def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(
 @pytest.mark.parametrize("pruning", ["off", "exact"])
 def test_growth_interruptions_and_lanes_change_nothing(tmp_path: Path, study: BatchStudy, pruning: str) -> None:
     study = dataclasses.replace(study, pruning=pruning, trials=12, seed=SEED)
-    ran(tmp_path / "at_once", study, Settings(lanes=32))
+    ran(tmp_path / "at_once", study)
     grown = tmp_path / "grown"
     assert ran(grown, dataclasses.replace(study, trials=4, confirm=0)) == 4
     assert ran(grown, dataclasses.replace(study, trials=4, confirm=1)) == 1  # only what is missing
     assert ran(grown, dataclasses.replace(study, trials=4, confirm=2)) == 1
     before = [at for at in store.settled_ids(grown, study.name) if at >= APART]
-    assert ran(grown, study, Settings(lanes=2, time_limit_seconds=1e-6)) == 8  # in the midst of the search
+    assert ran(grown, study, Settings(lanes=1, time_limit_seconds=1e-6)) == 8  # in the midst of the search
     assert record_failure(grown, study, "lost").ran > 0
     assert "lost" in store.read(grown).trials["reason"].tolist()
     ran(grown, study, Settings(lanes=1))
@@ -115,7 +115,7 @@ from pathlib import Path
 from harness.run import Settings
 from results.plans.trial_request import TrialRequest, Repeats
 from results.plans.batch_study import BatchStudy
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 
 def told(progress):
     if progress.trials_ended == int(sys.argv[4]):

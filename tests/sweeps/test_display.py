@@ -17,7 +17,7 @@ from results.storage import attempts, heartbeat
 from results.storage.heartbeat import FILE, Heartbeat
 from sweeps import status
 from sweeps.display import Display, clock, cut, short_names
-from sweeps.run import RunSummary, StudyOutcome, StudyUpdate
+from sweeps.study_run import RunSummary, StudyOutcome, StudyUpdate
 
 from ..terminal import Terminal, screen
 

@@ -20,7 +20,15 @@ from harness.runners.factorizations import METRICS
 from results import store
 from results.checks import verify
 from results.plans.factorization import Factorization
-from sweeps import __main__ as sweeps_cli, factorizations, overrides, plan, planning, run as run_module, status
+from sweeps import (
+    __main__ as sweeps_cli,
+    factorization_config,
+    overrides,
+    plan,
+    planning,
+    status,
+    study_run as run_module,
+)
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.launchers import local
 from workloads import memory, registry
@@ -101,7 +109,7 @@ def test_a_search_and_trials_added_later() -> None:
     tuned = "als.norm_penalty={scale: LOG, low: 1e-3, high: 1e-1}"
     line = [*GRAPH, "als.dim=4", "als.epochs=1", tuned]
     (study,) = planning.request(overrides.command_line([*line, "store=kept"])).studies
-    assert study.trials == factorizations.DEFAULT_TRIALS
+    assert study.trials == factorization_config.DEFAULT_TRIALS
     for trials in (1, 3):
         assert run_here(*line, f"trials={trials}", "store=kept").complete == min(trials, 2)
     found = store.read(Path("kept"))
@@ -268,10 +276,12 @@ def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) 
     request = planning.request(overrides.command_line([*line, "-m", "store=new"]))
     data = prepared.load(registry.ratings(request.sources[request.studies[0].name]))
     needed = [
-        factorizations._memory_needed(study, data)[0] for study in request.studies if isinstance(study, Factorization)
+        factorization_config._memory_needed(study, data)[0]
+        for study in request.studies
+        if isinstance(study, Factorization)
     ]
     hubs = 30 * 30 * 30 * 4  # every column is longer than an eighth of a chunk
-    assert needed[1] - needed[0] == 2 * factorizations.HUB_COPIES * hubs
+    assert needed[1] - needed[0] == 2 * factorization_config.HUB_COPIES * hubs
 
 
 def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_no_others(
@@ -287,7 +297,7 @@ def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_
     assert isinstance(study, Factorization)
     data = {"name": "ratings"} | dict(word.removeprefix("ratings.").split("=") for word in files[1:])
     said: list[str] = []
-    factorizations.make_ready([ConfiguredStudy(study, data)], said.append)
+    factorization_config.make_ready([ConfiguredStudy(study, data)], said.append)
     assert "ratings: 2 rows with held-out links have no history and cannot be evaluated" in said
     known = ([1.0, 1.0], ([38, 39], [0, 0]))
     scipy.sparse.save_npz("heldout.npz", scipy.sparse.csr_matrix(known, shape=(40, 30)))
@@ -298,12 +308,12 @@ def test_a_corrupted_cache_is_made_anew_and_said(here: Path, files: list[str]) -
     request = planning.request(overrides.command_line([*files, "als.dim=4", "store=new"]))
     asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
     said: list[str] = []
-    factorizations.make_ready(asked, said.append)
+    factorization_config.make_ready(asked, said.append)
     assert said == ["ratings: 7 duplicate links were merged"]
     (columns,) = here.glob("cache/ratings/*/train.columns.npy")
     columns.write_bytes(columns.read_bytes()[:-1] + b"\7")
     said.clear()
-    factorizations.make_ready(asked, said.append)
+    factorization_config.make_ready(asked, said.append)
     assert "was corrupted (train.columns.npy has changed) and has been prepared again" in said[0]
 
 
@@ -315,7 +325,7 @@ def test_cores_beyond_the_physical_ones_are_said_to_be_emulated(monkeypatch: pyt
     request = planning.request(overrides.command_line([*GRAPH, "als.dim=4", "cores=1,2,4,8", "-m", "store=new"]))
     said: list[str] = []
     asked = [ConfiguredStudy(s, request.sources[s.name]) for s in request.studies if isinstance(s, Factorization)]
-    factorizations.make_ready(asked, said.append)
+    factorization_config.make_ready(asked, said.append)
     assert said == ["cores=4,8 on 2 physical cores are emulated. Their times do not show the speed of real cores."]
 
 

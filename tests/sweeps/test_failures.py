@@ -19,8 +19,8 @@ from results.plans.study import Target
 from sweeps import __main__ as sweeps_cli
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch
-from sweeps.run import record_failure, run_study
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import record_failure, run_study
 
 ROOT = Path(__file__).parents[2]
 ONE_WORKER = dataclasses.asdict(LauncherConfig(workers=1))

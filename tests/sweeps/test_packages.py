@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import store
 from results.bad_input import BadInput
 from workloads import packages, registry
@@ -81,9 +81,7 @@ def test_a_wheel_runs_to_a_figure_and_its_store_is_read_without_it(installed: Pa
 
     # Without the package: the store verifies, is read and is drawn, and a sweep names the package.
     for program, words in (
-        ("results", ["verify", "--store", "s"]),
         ("results", ["export", "--store", "s", "--out", "release"]),
-        ("analysis", ["steps", "--store", "s"]),
         ("analysis", ["figures", "--store", "s", "--out", "figures"]),
     ):
         done = run(program, *words, site=None, folder=tmp_path)
@@ -171,7 +169,9 @@ def test_a_function_of_a_module_is_a_model(tmp_path: Path, monkeypatch: pytest.M
     again = sweeps.study(model={"name": my_small_models.small, "width": 8}, trials=1, batch_size=64, **quick)
     tables = sweeps.measure(again, tmp_path / "store", workers=1)
     assert tables.trials["steps"].tolist() == [again.study.budget_steps]
-    assert steps.table(*steps.load(tmp_path / "store"))["model"].tolist() == ["my_small_models:small_8"]
+    assert steps_to_target.table(*steps_to_target.load(tmp_path / "store"))["model"].tolist() == [
+        "my_small_models:small_8"
+    ]
 
 
 def test_functions_that_workers_cannot_import_are_refused_with_the_remedy() -> None:

@@ -84,6 +84,7 @@ def test_a_plan_predicts_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert one["fits"] is None and one["memory_source"] == "about"
 
 
+@pytest.mark.slow
 def test_a_stores_runs_scale_predictions_and_shorten_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Measured seconds are in no column of predicted ones, and those without any measurement stay as they were."""
     words = [*SWEEP[:1], *SWEEP[2:-1], f"store={tmp_path}", "ask_above_device_hours=null"]
@@ -316,7 +317,7 @@ def test_streamed_data_are_planned_with_the_lane_that_the_engine_gives_them(
         monkeypatch.setattr(asked, "_process", lambda *a, f=counted, s=streamed: [e | {"streamed": s} for e in f(*a)])
         request = planning.request(overrides.command_line(["batch_size=64", "trials=8", f"store={tmp_path}", *words]))
         (cost,) = estimates.of_request(request, {study.name: 8 for study in request.studies})
-        assert (cost.lanes, cost.alone and cost.step is not None) == (lanes, lanes == 1 and cost.step is not None)
+        assert (cost.lanes, cost.is_single and cost.step is not None) == (lanes, lanes == 1 and cost.step is not None)
 
 
 def test_a_dear_sweep_asks_first(

@@ -18,7 +18,7 @@ from results.importers import shallue2018, shallue2018_protocol
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.plans.search_space import Range
-from sweeps import overrides, planning, protocol
+from sweeps import overrides, planning, tuning_protocol
 
 ROOT = Path(__file__).parents[2]
 README = "imagenet/resnet_50/nesterov_momentum"
@@ -225,7 +225,7 @@ def test_a_time_budget_is_the_last_step_of_complete_trials(
 
 def test_evaluations_lead_to_the_budget() -> None:
     def spacings(pairs: list[list[int]], budget: int) -> tuple[tuple[int, int], ...]:
-        return protocol.spacings({"evaluations": pairs}, budget)
+        return tuning_protocol.spacings({"evaluations": pairs}, budget)
 
     assert spacings([], 100) == ()
     assert spacings([[10, 50], [25, 100]], 100) == ((10, 50), (25, 100))
@@ -240,7 +240,7 @@ def test_every_grid_is_a_list_of_spacings() -> None:
     for _ in range(200):
         steps = np.cumsum(rng.integers(1, 4, rng.integers(1, 30)))
         pairs = shallue2018_protocol.as_spacings(steps)
-        study = protocol.spacings({"evaluations": [list(pair) for pair in pairs]}, int(steps[-1]))
+        study = tuning_protocol.spacings({"evaluations": [list(pair) for pair in pairs]}, int(steps[-1]))
         found = [step for start, (by, to) in zip((0, *(to for _, to in study)), study, strict=False)
                  for step in range(start + by, to + 1, by)]  # fmt: skip
         assert found == steps.tolist()
@@ -271,9 +271,9 @@ def test_studies_of_a_workload_are_one_curve(some: Path, tmp_path: Path) -> None
 
 
 def test_decays_become_fractions_of_the_budget() -> None:
-    assert protocol.fraction_of(Range("DISCRETE", values=(3, 6)), 6) == Range("DISCRETE", values=(0.5, 1.0))
-    assert protocol.fraction_of(Range("LOG", 3, 6), 6) == Range("LOG", 0.5, 1.0)
-    whole = protocol.fraction_of(Range("LOG", 3, 6, denominator=1), 6)
+    assert tuning_protocol.fraction_of(Range("DISCRETE", values=(3, 6)), 6) == Range("DISCRETE", values=(0.5, 1.0))
+    assert tuning_protocol.fraction_of(Range("LOG", 3, 6), 6) == Range("LOG", 0.5, 1.0)
+    whole = tuning_protocol.fraction_of(Range("LOG", 3, 6, denominator=1), 6)
     assert whole == Range("LOG", 0.5, 1.0, denominator=6)
     drawn = [whole.at(u) * 6 for u in np.linspace(0, 1, 7000, endpoint=False)]
     assert np.array_equal(drawn, np.rint(drawn))

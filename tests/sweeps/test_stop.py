@@ -15,7 +15,7 @@ from results.checks import verify
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
 from results.plans.study import Target
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 
 EASY, HARD = Target("validation_loss", 1.2), Target("validation_loss", 0.7)
 

@@ -21,8 +21,8 @@ from results.plans.search_space import Range, SearchSpace
 from sweeps import __main__ as sweeps_cli, overrides, planning, status
 from sweeps.launchers import local
 from sweeps.launchers.launcher import Launch, cost
-from sweeps.run import run_study
 from sweeps.schema import LauncherConfig
+from sweeps.study_run import run_study
 
 from ..same import assert_same
 
@@ -93,15 +93,14 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path, children
     ]
     command = [sys.executable, "-m", "sweeps", *line, "launcher.workers=2"]
     killed = subprocess.Popen([*command, f"store={tmp_path}/killed"], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "killed").glob("*/part-*")) and time.monotonic() < deadline:
+    while killed.poll() is None and not list((tmp_path / "killed").glob("*/part-*")):
         time.sleep(0.01)
     victims = children(killed.pid)
     assert len(victims) == 2
     for victim in victims:  # some trials are stored, others are under way
         os.kill(victim, signal.SIGKILL)
     assert not list((tmp_path / "killed").glob("*/commit-*")), "studies ended before their workers could be killed"
-    _, err = killed.communicate(timeout=120)
+    _, err = killed.communicate()
     assert killed.returncode == 0, err
     subprocess.run([*command, f"store={tmp_path}/calm"], check=True, capture_output=True)
     assert_same(tmp_path / "killed", tmp_path / "calm")

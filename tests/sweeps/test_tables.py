@@ -17,10 +17,10 @@ from results import store
 from results.bad_input import BadInput
 from results.plans.batch_study import BatchStudy
 from results.plans.kinds import from_plan
-from sweeps import networks, overrides, planning
+from sweeps import network_config, overrides, planning
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.planning import Request
-from sweeps.run import run_study
+from sweeps.study_run import run_study
 from workloads import registry
 
 from ..replay.network import gradient_of_squares, predicted
@@ -83,7 +83,7 @@ def test_default_targets_are_reported_only_if_used_as_in_the_docs(tmp_path: Path
 
     def lines(*words: str) -> list[str]:
         asked = request(file, *words, label="target")
-        return networks.data_lines([ConfiguredStudy(s, asked.sources[s.name]) for s in asked.studies])  # type: ignore[arg-type]
+        return network_config.data_lines([ConfiguredStudy(s, asked.sources[s.name]) for s in asked.studies])  # type: ignore[arg-type]
 
     first, constant = lines("task.targets=[{metric: validation_r2_error, value: 0.55}]")
     assert lines()[:2] == [first, constant]

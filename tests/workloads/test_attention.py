@@ -43,7 +43,7 @@ def pulled(block: int, window: int, q: Any, k: Any, v: Any, gradient: Any) -> An
     window=st.integers(0, 22),
     block=st.integers(1, 22),
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_blocks_have_the_output_and_the_gradients_of_all_scores(
     length: int, heads: tuple[int, int], window: int, block: int
 ) -> None:
@@ -118,10 +118,23 @@ def decoder(shape: Shape) -> Decoder:
 KEPT = [None, (), (ATTENTION,), (ATTENTION, "out"), ("query", "gate", "up"), NAMES]
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: "none" if kept is None else "+".join(kept) or "full")
-@pytest.mark.parametrize("shape", [GROUPED, PLAIN], ids=["grouped", "plain"])
-def test_counts_of_decoders_are_those_of_the_program(shape: Shape, kept: tuple[str, ...] | None) -> None:
-    for length, block in ((13, 4), (24, 6), (8, 64)):
+@pytest.mark.parametrize(
+    "kept",
+    [pytest.param(kept, marks=() if kept in (None, (ATTENTION, "out")) else pytest.mark.slow) for kept in KEPT],
+    ids=lambda kept: "none" if kept is None else "+".join(kept) or "full",
+)
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        pytest.param(GROUPED, [(13, 4)], id="grouped"),
+        pytest.param(GROUPED, [(24, 6), (8, 64)], id="grouped-all", marks=pytest.mark.slow),
+        pytest.param(PLAIN, [(13, 4), (24, 6), (8, 64)], id="plain-all", marks=pytest.mark.slow),
+    ],
+)
+def test_counts_of_decoders_are_those_of_the_program(
+    shape: Shape, blocks: list[tuple[int, int]], kept: tuple[str, ...] | None
+) -> None:
+    for length, block in blocks:
         on = step(shape, length, block, kept)
         program = on.jaxpr(3)
         known, names = decoder(shape), NAMES if kept is None else kept

@@ -160,7 +160,12 @@ def stopped(count: int, within: Path, manual: Path) -> list[str]:
         stop_at(patch, count)
         with pytest.raises(Stopped):
             convert("lm1b", within, manual, lines)
-    return lines
+    return beginnings(lines)
+
+
+def beginnings(lines: list[str]) -> list[str]:
+    """Lines on what a conversion does with files that exist, without those of progress."""
+    return [line for line in lines if line.startswith(("resumes", "starts"))]
 
 
 def test_finished_shards_are_kept(manual: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +175,7 @@ def test_finished_shards_are_kept(manual: Path, tmp_path: Path, monkeypatch: pyt
     written = stop_at(monkeypatch, -1)
     lines: list[str] = []
     place = convert("lm1b", tmp_path, manual, lines)
-    assert lines == [] and not [name for name in written if name.startswith("lm1b-train")]
+    assert beginnings(lines) == [] and not [name for name in written if name.startswith("lm1b-train")]
     assert not [*(tmp_path / "lm1b" / "partial_1.1.0").rglob("chunk-*")]
     assert {file.name: file.read_bytes() for file in place.iterdir()} == {
         file.name: file.read_bytes() for file in expected.iterdir()

@@ -20,14 +20,19 @@ def images(*shape: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("image", "kernel", "strides", "padding"),
     [
-        ((2, 8, 8, 1), (3, 3, 1, 4), (1, 1), "SAME"),
-        ((2, 8, 8, 2), (3, 3, 2, 4), (1, 1), "VALID"),
-        ((1, 7, 5, 3), (3, 2, 3, 4), (1, 1), ((2, 0), (1, 3))),
         ((3, 9, 8, 2), (3, 3, 2, 5), (2, 2), "SAME"),
-        ((3, 9, 8, 2), (3, 4, 2, 5), (2, 2), "VALID"),
-        ((2, 6, 9, 2), (1, 1, 2, 3), (2, 1), "SAME"),
         ((2, 7, 7, 2), (5, 4, 2, 3), (1, 3), ((0, 2), (3, 1))),
         ((2, 8, 8, 2), (2, 2, 2, 3), (3, 3), "VALID"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ((2, 8, 8, 1), (3, 3, 1, 4), (1, 1), "SAME"),
+                ((2, 8, 8, 2), (3, 3, 2, 4), (1, 1), "VALID"),
+                ((1, 7, 5, 3), (3, 2, 3, 4), (1, 1), ((2, 0), (1, 3))),
+                ((3, 9, 8, 2), (3, 4, 2, 5), (2, 2), "VALID"),
+                ((2, 6, 9, 2), (1, 1, 2, 3), (2, 1), "SAME"),
+            )
+        ),
     ],
 )
 def test_convolution_is_that_of_lax(
@@ -77,7 +82,9 @@ def test_convolution_refuses_what_it_does_not_support(unsupported: dict[str, Any
         convolution(images(1, 4, 4, 4), images(4, 4, 4, 4), **arguments)
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 8, 2), (2, 7, 5, 3), (1, 2, 2, 1)])
+@pytest.mark.parametrize(
+    "shape", [(2, 7, 5, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in ((3, 8, 8, 2), (1, 2, 2, 1)))]
+)
 def test_max_pool_is_that_of_flax(shape: tuple[int, ...]) -> None:
     x, weights = images(*shape), images(shape[0], shape[1] // 2, shape[2] // 2, shape[3])
 
@@ -94,7 +101,9 @@ def test_equal_values_of_a_block_share_its_gradient() -> None:
     np.testing.assert_array_equal(gradient, np.full((1, 2, 4, 1), 0.25, np.float32))
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 8, 2), (2, 7, 5, 3), (1, 2, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [(2, 7, 5, 3), *(pytest.param(s, marks=pytest.mark.slow) for s in ((3, 8, 8, 2), (1, 2, 1, 1)))]
+)
 def test_max_pool_of_windows_that_overlap_is_that_of_flax(shape: tuple[int, ...]) -> None:
     x = images(*shape) - 0.5
 

@@ -48,10 +48,12 @@ def equal(one: Examples, other: Examples) -> bool:
     return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(one, other, strict=True))
 
 
-QUICK = ("imagenet", "lm1b")
+def few_names(*quick: str) -> list[Any]:
+    """Returns the names of all data sets as cases; only the given ones are not slow."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in NAMES]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in NAMES])
+@pytest.mark.parametrize("name", few_names("imagenet", "lm1b"))
 def test_a_batch_is_a_function_of_trial_and_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal on 1, 2 and 4 shards, from a cold start, in any order, after other trials, and from one process alone."""
     place = streamed.write(name, tmp_path, monkeypatch)
@@ -75,7 +77,14 @@ def test_a_batch_is_a_function_of_trial_and_step(name: str, tmp_path: Path, monk
     assert equal(data_stream._part(pickle.dumps(source), 5, 1, BATCH, whole), first[1])
 
 
-@pytest.mark.parametrize("name", ["imagenet", "imagenet_half_images", "imagenet_half_classes", "open_images_v4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "imagenet_half_classes",
+        "open_images_v4",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("imagenet", "imagenet_half_images")),
+    ],
+)
 def test_images_and_labels_are_those_that_tfds_reads(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +108,9 @@ def test_images_and_labels_are_those_that_tfds_reads(
             assert label == one["label"] // of.every < of.classes
 
 
-@pytest.mark.parametrize("part", ["", "_half_images", "_half_classes"])
+@pytest.mark.parametrize(
+    "part", [*(pytest.param(part, marks=pytest.mark.slow) for part in ("", "_half_images")), "_half_classes"]
+)
 def test_the_last_training_images_are_for_tests(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The official validation images validate, and no image is in two splits."""
     import tensorflow_datasets as tfds
@@ -170,7 +181,9 @@ def test_imagenet_and_lm1b_have_the_splits_of_shallue_2018() -> None:
     assert "heldout_00000:6075 heldout_00001:6206" in row.version()
 
 
-@pytest.mark.parametrize("name", [name for name in streamed_text.SOURCES if name in NAMES])
+@pytest.mark.parametrize(
+    "name", [case for case in few_names("shallue2018_lm1b", "common_crawl") if case.values[0] in streamed_text.SOURCES]
+)
 def test_texts_come_back_from_their_subwords(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sentencepiece
     import tensorflow_datasets as tfds
@@ -339,7 +352,7 @@ def test_grey_and_four_coloured_photographs_are_read_as_rgb() -> None:
         assert streamed_images.example(encoded.getvalue(), data_stream.Draws(0, 0, 0)).shape == (224, 224, 3)
 
 
-@pytest.mark.parametrize("killed", [1, 2])
+@pytest.mark.parametrize("killed", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_process_that_is_killed_is_replaced(killed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor ends those that are left, and waits for them."""
     streamed.write("imagenet", tmp_path, monkeypatch)
@@ -429,7 +442,7 @@ def test_what_is_missing_is_one_line_with_a_command(tmp_path: Path, monkeypatch:
             refuses()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few_names("shallue2018_imagenet", "lm1b"))
 def test_a_split_of_another_size_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One record more or less of any split, as where held-out text is there twice."""
     place = streamed.write(name, tmp_path, monkeypatch)

@@ -64,8 +64,13 @@ def loss(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray, frequency: b
     return float(total)
 
 
+def few_solvers(*names: str) -> list[Any]:
+    """Returns all solvers as cases; only those with the given names are not slow."""
+    return [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in SOLVERS]
+
+
 @pytest.mark.parametrize("ridge", ["frequency", pytest.param("constant", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", few_solvers("rotated_cg", "cholesky", "qr"))
 def test_every_solver_solves_every_row(solver: str, ridge: str) -> None:
     data = ratings()
     own = training(data, solver=solver, ridge=ridge, cg_steps=20)
@@ -95,7 +100,7 @@ def test_the_objective_is_what_it_says_and_never_rises() -> None:
     assert values[-1] < 0.7 * values[0]
 
 
-@pytest.mark.parametrize("fold_in_ridge", [None, "constant"])
+@pytest.mark.parametrize("fold_in_ridge", [pytest.param(None, marks=pytest.mark.slow), "constant"])
 def test_folded_in_recall_is_that_of_brute_force(fold_in_ridge: str | None) -> None:
     data = ratings()
     own = training(data, solver="rotated_cg", fold_in_ridge=fold_in_ridge)
@@ -133,7 +138,7 @@ def test_rows_that_nothing_is_known_of_are_left_out_and_equals_are_in_the_order_
         assert row.tolist() == [column for column in range(columns) if column != known][:50]
 
 
-@pytest.mark.parametrize("most", [2, 7, 1000])
+@pytest.mark.parametrize("most", [7, *(pytest.param(most, marks=pytest.mark.slow) for most in (2, 1000))])
 def test_a_sample_of_rows_is_ranked_as_all_are(most: int) -> None:
     data = ratings()
     everything, some = training(data), training(data, evaluation_rows=most)
@@ -148,7 +153,7 @@ def test_a_sample_of_rows_is_ranked_as_all_are(most: int) -> None:
         assert some.evaluate(tables, WEIGHTS)[f"{split}_recall_20"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("popular", ["columns", "history"])
+@pytest.mark.parametrize("popular", ["columns", pytest.param("history", marks=pytest.mark.slow)])
 def test_few_rows_that_are_all_long(popular: str) -> None:
     """A catalogue of few columns, of which each is split over the cores; and evaluation rows that all are."""
     rng = np.random.default_rng(0)
@@ -170,7 +175,10 @@ def test_few_rows_that_are_all_long(popular: str) -> None:
         assert evaluated[f"{split}_recall_20"] == pytest.approx(expected, abs=2e-3)
 
 
-@pytest.mark.parametrize(("columns", "best"), [(7, 7), (50, 50), (700, 50), (700, 3)])
+@pytest.mark.parametrize(
+    ("columns", "best"),
+    [(7, 7), (700, 50), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((50, 50), (700, 3)))],
+)
 def test_ranking_is_that_of_brute_force_with_many_equals(
     columns: int, best: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +213,7 @@ def products(jaxpr: Any) -> Iterator[Any]:
                 yield from products(getattr(inner, "jaxpr", inner))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", few_solvers("rotated_cg", "cholesky"))
 def test_products_of_float32_are_taken_in_float32(solver: str) -> None:
     own = training(small(), solver=solver)
     tables, unsolved = own.start(0), own._zeros()

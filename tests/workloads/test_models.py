@@ -1,6 +1,6 @@
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +16,10 @@ from workloads.models.options import SIZES
 from workloads.workload import Model
 
 CLASSES = 11
+# LLVM optimizes nothing, which halves the time to compile. Networks are the same.
+compiled = functools.partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+)
 
 
 class Case(NamedTuple):
@@ -126,6 +130,18 @@ CASES = [
     ),
 ]
 every_case = pytest.mark.parametrize("index", range(len(CASES)), ids=[case.model for case in CASES])
+# A layer, a stack of layers and a recurrence. Compiling the other cases is slow.
+QUICK = {"fully_connected", "transformer_rotary", "lstm"}
+TRAINED = QUICK | {"vgg", "resnet_basic"}  # gradients of the others are compared in test_reference.py
+
+
+def few_cases(models: Collection[str]) -> Any:
+    """Returns the parametrization over all cases; only the first case of each of the given models is not slow."""
+    first = {next(i for i, case in enumerate(CASES) if case.model == model) for model in models}
+    marks = {i: () if i in first else pytest.mark.slow for i in range(len(CASES))}
+    return pytest.mark.parametrize(
+        "index", [pytest.param(i, id=case.model, marks=marks[i]) for i, case in enumerate(CASES)]
+    )
 
 
 class Built(NamedTuple):
@@ -148,7 +164,7 @@ def logits_of(model: Model, state: Any, params: Any, inputs: Any) -> Any:
 def build(index: int) -> Built:
     case = CASES[index]
     model = registry.MODELS[case.model](classes=CLASSES, **case.options)
-    init = jax.jit(lambda key: model.init(key, case.inputs[:1]))
+    init = compiled(lambda key: model.init(key, case.inputs[:1]))
     # Labels that inputs decide: of images their index, of tokens the token itself.
     labels = case.inputs if case.inputs.dtype == np.int32 else np.arange(len(case.inputs), dtype=np.int32)
     keys = jax.random.split(jax.random.key(2), len(labels))
@@ -158,7 +174,7 @@ def build(index: int) -> Built:
         return jnp.mean(softmax_cross_entropy(product(outputs), labels)), state
 
     params, state = init(jax.random.key(0))
-    return Built(case, init, jax.jit(functools.partial(logits_of, model, state)), loss, params, state)
+    return Built(case, init, compiled(functools.partial(logits_of, model, state)), loss, params, state)
 
 
 def test_every_network_has_a_case() -> None:
@@ -168,48 +184,73 @@ def test_every_network_has_a_case() -> None:
 
 @every_case
 def test_logits_and_number_of_parameters(index: int) -> None:
-    case, _, apply, _, params, _ = build(index)
-    logits = apply(params, case.inputs)
+    case = CASES[index]
+    model = registry.MODELS[case.model](classes=CLASSES, **case.options)
+    params, state = jax.eval_shape(model.init, jax.random.key(0), case.inputs[:1])
+    logits = jax.eval_shape(functools.partial(logits_of, model), state, params, case.inputs)
     shape = (case.inputs.shape if case.inputs.dtype == np.int32 else case.inputs.shape[:1]) + (CLASSES,)
     assert (logits.shape, logits.dtype) == (shape, np.float32)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == case.parameters
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("float32")}
-    assert np.std(logits) < 3  # a fresh network is not sure of anything
 
 
-@every_case
+@few_cases(TRAINED)
+def test_a_fresh_network_is_not_sure_of_anything(index: int) -> None:
+    case, _, apply, _, params, _ = build(index)
+    assert np.std(apply(params, case.inputs)) < 3
+
+
+@few_cases(QUICK)
 def test_initial_parameters_depend_on_the_key_alone(index: int) -> None:
     case, init, _, _, params, state = build(index)
     model = registry.MODELS[case.model](classes=CLASSES, **case.options)
-    again = jax.jit(model.init)(jax.random.key(0), case.inputs)
+    again = compiled(model.init)(jax.random.key(0), case.inputs)
     jax.tree.map(np.testing.assert_array_equal, again, (params, state))
     other, _ = init(jax.random.key(1))
     assert not all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (other, params)), strict=True))
 
 
-@every_case
-def test_training_learns_and_a_compiled_loop_changes_nothing(index: int) -> None:
-    case, _, _, loss, params, state = build(index)
+def step_of(index: int) -> Callable[[Any, None], Any]:
+    """Returns a step of gradient descent, as ``lax.scan`` takes it, with its loss and gradient."""
+    case, _, _, loss, _, _ = build(index)
     rate = 0.5 if case.inputs.dtype == np.int32 else 0.1
 
-    @jax.jit
-    def step(carry: Any) -> tuple[Any, Any, Any]:
+    def step(carry: Any, _: None) -> Any:
         params, state = carry
         (value, state), gradient = jax.value_and_grad(loss, has_aux=True)(params, state)
-        return (jax.tree.map(lambda p, g: p - rate * g, params, gradient), state), value, gradient
+        return (jax.tree.map(lambda p, g: p - rate * g, params, gradient), state), (value, gradient)
 
-    looped = jax.jit(lambda carry: lax.fori_loop(0, 20, lambda _, c: step(c)[0], carry))((params, state))
-    alone, first, _ = step((params, state))
-    for _ in range(19):
-        alone, _, gradient = step(alone)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
-        assert np.isfinite(leaf).all() and np.any(leaf != 0), path
-    assert step(looped)[1] < 0.9 * first
+    return step
+
+
+@few_cases(TRAINED)
+def test_training_learns(index: int) -> None:
+    _, _, _, _, params, state = build(index)
+    train = compiled(lambda carry: lax.scan(step_of(index), carry, length=21))
+    _, (losses, gradients) = train((params, state))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
+        assert np.isfinite(leaf).all() and np.any(leaf[-1] != 0), path
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@few_cases({"fully_connected", "lstm"})
+def test_a_compiled_loop_changes_nothing(index: int) -> None:
+    _, _, _, _, params, state = build(index)
+    looped, _ = compiled(lambda carry: lax.scan(step_of(index), carry, length=20))((params, state))
+    step, alone = compiled(lambda carry: step_of(index)(carry, None)[0]), (params, state)
+    for _ in range(20):
+        alone = step(alone)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-4), looped, alone)
 
 
 @pytest.mark.parametrize(
-    "model", ["transformer", "transformer_decoder", "transformer_rotary", "lstm", "lstm_projected"]
+    "model",
+    [
+        "transformer_rotary",
+        "lstm",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("transformer", "transformer_decoder")),
+        "lstm_projected",
+    ],
 )
 def test_logits_depend_on_no_later_token(model: str) -> None:
     case, _, apply, _, params, _ = build([case.model for case in CASES].index(model))
@@ -303,7 +344,7 @@ def test_simple_cnn_is_the_plain_composition_of_flax_layers() -> None:
     np.testing.assert_allclose(apply(params, case.inputs), logits, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("norm", ["ghost", "group"])
+@pytest.mark.parametrize("norm", [pytest.param("ghost", marks=pytest.mark.slow), "group"])
 def test_resnet_50_has_the_parameters_of_he_et_al(norm: str) -> None:
     group = 32 if norm == "ghost" else 1
     model = registry.MODELS["resnet"](classes=1000, blocks=[3, 4, 6, 3], width=64, norm=norm, group=group)
@@ -387,7 +428,15 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for _, (_, added) in FORMS.items() for name in added])
+OF_FAMILIES = {"fc_1024", "simple_cnn_narrow", "resnet_8", "lstm_base", "transformer_shallow"}
+
+
+def few_names(names: Iterable[str]) -> list[Any]:
+    """Returns cases of models by name; all but one of each family are slow."""
+    return [pytest.param(name, marks=() if name in OF_FAMILIES else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", few_names(name for _, (_, added) in FORMS.items() for name in added))
 def test_forms_of_the_paper_have_the_parameters_of_their_matrices(name: str) -> None:
     shape, classes, parameters = NAMED[name]
     options, added = FORMS[SIZES[name][0]]
@@ -398,7 +447,7 @@ def test_forms_of_the_paper_have_the_parameters_of_their_matrices(name: str) -> 
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters + added[name]
 
 
-@pytest.mark.parametrize("name", list(SIZES))
+@pytest.mark.parametrize("name", few_names(SIZES))
 def test_models_by_name_have_the_parameters_of_their_matrices(name: str) -> None:
     shape, classes, parameters = NAMED[name]
     model = registry.MODELS[name](classes=classes)
@@ -443,16 +492,17 @@ def test_resnet_basic_has_shortcuts_of_every_second_place_and_zeros_in_new_chann
     """With the second convolutions at zero, as fresh networks without norms have them, blocks are their shortcuts."""
     x = images(6, 8, 8, 3)
     model = registry.MODELS["resnet_basic"](classes=CLASSES, blocks=[1, 2], width=4, norm="none")
-    params, state = model.init(jax.random.key(0), x)
+    params, state = compiled(model.init)(jax.random.key(0), x)
     layers = params["params"]
     assert not np.any(layers["Conv_2"]["kernel"]) and np.any(layers["Conv_1"]["kernel"])
     x_BxHxWx4 = nn.relu(nn.Conv(4, (3, 3)).apply({"params": layers["Conv_0"]}, x))
     x_Bx4 = np.asarray(x_BxHxWx4)[:, ::2, ::2].mean(axis=(1, 2))
     logits = nn.Dense(CLASSES).apply({"params": layers["Dense_0"]}, np.pad(x_Bx4, ((0, 0), (0, 4))))
-    np.testing.assert_allclose(logits_of(model, state, params, x), logits, rtol=1e-4, atol=1e-5)
+    ours = compiled(functools.partial(logits_of, model, state))(params, x)
+    np.testing.assert_allclose(ours, logits, rtol=1e-4, atol=1e-5)
 
 
-@every_case
+@few_cases({"fully_connected", "transformer_rotary"})
 def test_bfloat16_gives_logits_of_float32(index: int) -> None:
     case, _, apply, _, params, _ = build(index)
     rounded = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)

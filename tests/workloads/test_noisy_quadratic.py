@@ -49,8 +49,14 @@ def run(make_study: Callable[..., BatchStudy], momentum: float, noise: float, ba
     return engine.run(study, search.draw(study, range(replicas)), Settings(lanes=min(replicas, 1024)))
 
 
-@pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
-@pytest.mark.parametrize("batch_size", [1, 8, 64])
+@pytest.mark.parametrize(
+    ("batch_size", "momentum"),
+    [
+        (8, MOMENTUM),
+        *(pytest.param(size, 0.0, marks=pytest.mark.slow) for size in (1, 8, 64)),
+        *(pytest.param(size, MOMENTUM, marks=pytest.mark.slow) for size in (1, 64)),
+    ],
+)
 def test_the_mean_of_many_replicas_is_the_expected_loss(
     make_study: Callable[..., BatchStudy], momentum: float, batch_size: int
 ) -> None:

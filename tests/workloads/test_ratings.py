@@ -49,7 +49,7 @@ def test_pairs_in_any_order_become_a_matrix(block: int, kind: type, monkeypatch:
     for part in np.array_split(np.arange(300), 4):
         gathered.add(rows[part], columns[part], "here")
     gathered.add(rows[:0], columns[:0], "here")
-    assert (gathered.rows, gathered.columns) == (rows.max() + 1, columns.max() + 1)
+    assert gathered.shape == (rows.max() + 1, columns.max() + 1)
     links, merged = gathered.links(SHAPE)
     expected = np.zeros(SHAPE, bool)
     expected[rows, columns] = True

@@ -96,7 +96,7 @@ def without_copies(runs: Sequence[Run]) -> list[Run]:
     """Returns the runs in their order, without those whose rows start another run with the same key."""
     originals = _Heads[Run]()
     kept = set()
-    for run in sorted(runs, key=lambda run: -sum(len(rows.step) for rows in run.logged.values())):
+    for run in sorted(runs, key=lambda run: -run.rows):
         if not any(starts(run.logged, original.logged) for original in originals.near(run.key, run.logged)):
             kept.add(id(run))
             originals.add(run, run.key, run.logged)
@@ -147,10 +147,9 @@ def _heads(key: Key, curves: Curves) -> dict[Head, bool]:
     """Returns the heads of a run of 1, 2, 4, ... rows, up to half of its rows, and whether each is the longest."""
     heads = {}
     for name, rows in curves.items():
-        n, half = 1, (len(rows.step) + 1) // 2
-        while n <= half:
+        half = (len(rows.step) + 1) // 2
+        for n in (2**i for i in range(half.bit_length())):
             heads[key, name, n, hash((rows.step[:n].tobytes(), rows.value[:n].tobytes()))] = 2 * n > half
-            n *= 2
     return heads
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from results import printing, store as stores
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
+from results.grouping import grouped
 from results.importers import recording, untrusted
 from results.importers.runs import identity, log as log_values, members, runs
 from results.importers.runs.identity import Matches
@@ -15,7 +16,6 @@ from results.importers.runs.log import Log
 from results.importers.runs.run_map import RunMap
 from results.importers.runs.runs import Run
 from results.importers.untrusted import ImportWarnings, Unusable, brief
-from results.plans import kinds
 from results.plans.recorded import RUNS, Recorded
 from results.printing import Report
 from results.storage.commits import Commit
@@ -52,7 +52,8 @@ def run(
         return 1
     if store is not None and not dry_run:
         stores.check_destination(store)
-    stored = _stored(store)
+    commits = stores.committed(store) if store is not None and store.is_dir() else ()
+    stored = grouped(recording.from_source(commits, RUNS), lambda pair: _place(pair[0]))
     assigned = [assign(stored, study, group) for study, group in runs.studies(logged_runs)]
     for metric in run_map.metrics:
         if metric.complement:
@@ -99,9 +100,9 @@ def read(root: Folder, run_map: RunMap, warnings: ImportWarnings, *, raw: bool) 
             warnings.refused += 1
             continue
         logged_runs.append(run)
-        rows, left_out = sum(len(curve.step) for curve in run.logged.values()), run.left_out.total()
-        if 2 * left_out > rows:
-            warnings.add(run.name, f"{left_out:,} of {rows:,} rows are left out. Check the steps of this log")
+        left_out = run.left_out.total()
+        if 2 * left_out > run.rows:
+            warnings.add(run.name, f"{left_out:,} of {run.rows:,} rows are left out. Check the steps of this log")
         if len(logged_runs) > MOST_RUNS:
             raise BadInput(f"more than {MOST_RUNS:,} runs. Import fewer at a time.")
     return logged_runs
@@ -119,22 +120,12 @@ def _check_names(run: Run, log: Log, run_map: RunMap, names: dict[tuple[str, str
             )
 
 
-def _stored(store: Folder | None) -> dict[Any, list[Commit]]:
-    """Returns the stored studies of imported runs, by names, batch size and unit."""
-    studies: dict[Any, list[Commit]] = {}
-    for commit in stores.committed(store) if store is not None and store.is_dir() else ():
-        for study in kinds.of_type([commit.study], Recorded):
-            if study.source == RUNS:
-                studies.setdefault(_place(study), []).append(commit)
-    return studies
-
-
 def _place(study: Recorded) -> tuple[Any, ...]:
     return study.labels, study.batch_size, study.batch_unit
 
 
 def assign(
-    stored: Mapping[Any, Sequence[Commit]], study: Recorded, logged_runs: Sequence[Run]
+    stored: Mapping[Any, Sequence[tuple[Recorded, Commit]]], study: Recorded, logged_runs: Sequence[Run]
 ) -> tuple[Recorded, Matches]:
     """Numbers the runs of a study. Stored runs keep their numbers, and copies get no number.
 
@@ -142,13 +133,13 @@ def assign(
       BadInput: the store already has the same runs, imported with another map.
     """
     trials = {}
-    for commit in stored.get(_place(study), ()):
-        if commit.study.plan_json != study.plan_json:
+    for plan, commit in stored.get(_place(study), ()):
+        if plan.plan_json != study.plan_json:
             raise BadInput(
                 f"the store has {commit.name} with other targets, licence, citation or --raw than this map. Import "
                 "into another store."
             )
-        study, trials = dataclasses.replace(study, digits=commit.study.digits), identity.stored_trials(commit)
+        study, trials = dataclasses.replace(study, digits=plan.digits), identity.stored_trials(commit)
     tuned = {tuple(dict(run.key)) for run in logged_runs}
     if trials and tuned.isdisjoint(tuple(dict(trial.key)) for trial in trials.values()):
         raise BadInput(
@@ -198,7 +189,7 @@ def _ledger(
       replace: whether these were replaced, and not refused.
     """
     left_out = sum((run.left_out for run in logged_runs), Counter[str]())
-    rows = sum(len(series.step) for run in logged_runs for series in run.logged.values())
+    rows = sum(run.rows for run in logged_runs)
     numbered = sum(len(match.replacing() if replace else match.numbered) for match in matches)
     new, extended = sum(len(match.new) for match in matches), sum(len(match.extended) for match in matches)
     counts = {

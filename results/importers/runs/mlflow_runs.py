@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from results.aliases import Fields, Json
+from results.aliases import Fields
 from results.durable import Folder
+from results.grouping import grouped
 from results.importers import untrusted
 from results.importers.runs import plain_yaml
 from results.importers.runs.log import Log
@@ -65,13 +66,12 @@ def _texts(folder: Folder, root: Folder) -> Iterator[tuple[str, str]]:
 
 
 def _of_database(data: bytes) -> Iterator[tuple[str, Rows, Fields]]:
-    parameters: dict[str, Json] = {}
-    runs: dict[str, dict[str, list[list[float]]]] = {}
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(data)
-        for run, name, value in database.execute(_PARAMETERS):
-            parameters.setdefault(run, {})[name] = value
-        for run, name, *row in database.execute(_METRICS):
-            runs.setdefault(run, {}).setdefault(name, []).append(row)
-    for run, rows in sorted(runs.items()):
-        yield run, rows, parameters.get(run, {})
+        parameters, metrics = (
+            grouped(database.execute(query), lambda row: row[0]) for query in (_PARAMETERS, _METRICS)
+        )
+    for run, rows in sorted(metrics.items()):
+        by_name = grouped(rows, lambda row: row[1])
+        logged = {name: [row[2:] for row in group] for name, group in by_name.items()}
+        yield run, logged, {name: text for _, name, text in parameters.get(run, ())}

@@ -61,6 +61,11 @@ class Run(NamedTuple):
     notes: Strings
 
     @property
+    def rows(self) -> int:
+        """The number of logged rows of all metrics."""
+        return sum(len(curve.step) for curve in self.logged.values())
+
+    @property
     def batch_size(self) -> int:
         """The global batch size."""
         return self.study.batch_size

@@ -99,10 +99,11 @@ def _stray(step: np.ndarray) -> np.ndarray:
         return stray
     spacing = np.median(changes[changes > 0]) if (changes > 0).any() else 0.0
     highest = np.maximum.accumulate(step)[starts - 1]
-    for start, end, top in zip(starts, np.append(starts[1:], len(step)), highest, strict=True):
-        end = start + np.searchsorted(step[start:end], top, "right")
-        repeated = np.unique(step[start:end])
-        stray[start:end] = len(repeated) < 2 or np.diff(repeated).mean() < RESTART_SPACING * spacing
+    for start, steps, top in zip(starts, np.split(step, starts)[1:], highest, strict=True):
+        repeated = steps[: np.searchsorted(steps, top, "right")]
+        distinct = np.unique(repeated)
+        is_stray = len(distinct) < 2 or np.diff(distinct).mean() < RESTART_SPACING * spacing
+        stray[start : start + len(repeated)] = is_stray
     return stray
 
 

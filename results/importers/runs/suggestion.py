@@ -148,12 +148,10 @@ def _columns(layout: Layout) -> dict[str, str]:
     if step == "_step":
         keys["step"] = f"{step}  # counts the calls of the logger: take a column with training steps"
     elif examples and not step:
-        keys["examples_seen"] = _quoted(examples)
-        keys["step"] = ""
+        keys |= {"examples_seen": _quoted(examples), "step": ""}
     elif not step:
-        keys["step"] = f"{UNSTATED}  # a column with training steps"
-        if epoch:
-            keys["step"] += f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size"
+        hint = f". {epoch} may count epochs: then add steps_per_epoch, such as 50000 / batch_size" if epoch else ""
+        keys["step"] = f"{UNSTATED}  # a column with training steps{hint}"
     if seconds and seconds != TIMES.get(layout.format):
         keys["seconds"] = _quoted(seconds)
     return keys
@@ -162,23 +160,23 @@ def _columns(layout: Layout) -> dict[str, str]:
 def _epochs(layout: Layout, metrics: Mapping[str, Metric]) -> dict[str, str]:
     """Returns the keys about metrics that are logged by epoch: they end long before the others."""
     log = max(layout.logs, key=lambda log: max(rows.step[-1] for rows in log.series.values()), default=None)
-    ends = {tag: int(rows.step[-1]) for tag, rows in log.series.items()} if log else {}
-    last = max(ends, key=lambda tag: ends[tag], default="")
+    if log is None:
+        return {}
+    ends = {tag: int(rows.step[-1]) for tag, rows in log.series.items()}
+    last = max(ends, key=lambda tag: ends[tag])
     tags = {name: metric.tag for name, metric in metrics.items()}
     keras = {name: tag for name, tag in tags.items() if KERAS.match(tag) and layout.format == TENSORBOARD}
     sparse = keras or {name: tag for name, tag in tags.items() if ends.get(tag, np.inf) * 2 < ends[last]}
-    if log is None or not sparse:
+    if not sparse:
         return {}
     starts = [f"{name}: step + 1" for name, tag in sparse.items() if log.series[tag].step[0] == 0]
     tag = next(iter(sparse.values()))
     ratio = ends[last] / max(ends[tag] + len(starts) / len(sparse), 1)
     hint = f"{last} ends at step {ends[last]}, and {tag} at {ends[tag]}: about {ratio:.4g} steps each"
-    if keras:
-        hint = "Keras counts epochs"
     factors = "".join(f"\n  {name}: {UNSTATED}" for name in sparse)
     return {
         "step": f"{{{', '.join(starts)}}}" if starts else "",
-        "steps_per_epoch": f" # {hint}. Such as 50000 / batch_size{factors}",
+        "steps_per_epoch": f" # {'Keras counts epochs' if keras else hint}. Such as 50000 / batch_size{factors}",
     }
 
 

@@ -6,7 +6,7 @@ import io
 import pandas as pd
 import pytest
 
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.figures import scaling_figures
 from results import store
 
@@ -33,7 +33,7 @@ def test_csv_is_exact(put, folder, cli):
     assert lines[2].startswith("webgraph_synthetic,16,rotated_cg,float32,2,1.0,0.5,0.25,333.33334,False,cpu,")
     assert "qr-d8-c4" in err and "(4 cores on 2 physical)" in err and len(err.splitlines()) == 1
     table = pd.read_csv(io.StringIO(out))
-    assert list(table) == list(factorizations.COLUMNS)
+    assert list(table) == list(measured_factorizations.COLUMNS)
     assert table["trial"].tolist() == [0, 1]
     assert table["cg_steps"].isna().tolist() == [True, False]
     assert table[["epochs", "bytes_per_core", "physical_cores"]].iloc[0].tolist() == [3, 4096, 2]
@@ -43,7 +43,7 @@ def test_csv_is_exact(put, folder, cli):
 
 def test_seconds_of_solving_count_the_epochs_between_evaluations(put, folder):
     put({"seconds": (1.0, 2.0)}, trials=2, evaluate_every=2)
-    (held,) = factorizations.load(folder)
+    (held,) = measured_factorizations.load(folder)
     assert held.epochs["epoch"].tolist() == [2, 3] * 2
     assert held.epochs["elapsed"].tolist() == [4.0, 8.0] * 2  # of two halves an epoch
     assert held.last["epoch"].tolist() == [3, 3]
@@ -64,24 +64,24 @@ def test_the_best_recall_at_the_last_epoch_is_chosen_and_of_equals_the_smallest_
     put({"recall": 0.25}, trials=3, dim=17)
     put({"recall": 0.25, "diverged": (2,)}, trials=3, dim=18)
     put({"diverged": (0, 1, 2)}, trials=3, dim=19)
-    held = factorizations.load(folder)
+    held = measured_factorizations.load(folder)
     assert [one.chosen for one in held] == [0, 2, 1, None]
-    table = factorizations.table(held)
+    table = measured_factorizations.table(held)
     assert table["complete"].tolist() == [3, 3, 2, 0]
     assert table["infeasible"].tolist() == [0, 0, 1, 3]
     assert table["trial"].isna().tolist() == [False, False, False, True]
     assert table["recall_20"].isna().tolist() == [False, False, False, True]
     assert table["device_kind"].tolist() == ["cpu"] * 4
-    (note,) = factorizations.notes(held)
+    (note,) = measured_factorizations.notes(held)
     assert note.startswith("every trial that ended diverged") and "-d19-" in note
-    assert "3" in factorizations.as_text(held).splitlines()[4]
+    assert "3" in measured_factorizations.as_text(held).splitlines()[4]
 
 
 def test_rows_are_in_order_of_what_they_are_and_of_cores(put, folder):
     for cores in (16, 2, 8):
         for solver in ("qr", "cg"):
             put(cores=cores, solver=solver)
-    table = factorizations.table(factorizations.load(folder))
+    table = measured_factorizations.table(measured_factorizations.load(folder))
     assert list(zip(table["solver"], table["cores"], strict=True)) == [
         (solver, cores) for solver in ("cg", "qr") for cores in (2, 8, 16)
     ]
@@ -146,14 +146,14 @@ def test_emulated_cores_are_on_no_curve(put, folder, cli):
     assert code == 0
     assert "not identified" in out and "4, 8 cores are emulated" in out and "a fit needs 3" in out
     assert "-c4-" in err and "-c8-" in err and "do not measure speed" in err
-    (curve,) = core_counts.curves(factorizations.load(folder))
+    (curve,) = core_counts.curves(measured_factorizations.load(folder))
     assert curve.cores.tolist() == [1, 2]
 
 
 def test_kinds_of_device_never_share_a_curve(put, folder):
     for cores, kind in ((1, "cpu"), (2, "cpu"), (4, "TPU v3"), (8, "TPU v3")):
         put({"device_kind": kind}, cores=cores)
-    found = core_counts.curves(factorizations.load(folder))
+    found = core_counts.curves(measured_factorizations.load(folder))
     assert [curve.cores.tolist() for curve in found] == [[1, 2], [4, 8]]
     assert [curve.verdict for curve in found] == ["not_identified"] * 2
 
@@ -162,7 +162,7 @@ def test_curves_that_look_alike_say_what_differs(put, folder):
     for cores in (1, 2):
         put(cores=cores)
         put(cores=cores, seed=1, dataset_options={"rows": 3000, "links": 20_000}, dataset_version="other")
-    core_fits = core_counts.curves(factorizations.load(folder))
+    core_fits = core_counts.curves(measured_factorizations.load(folder))
     assert sorted(one.reason.partition(";")[0] for one in core_fits) == ["rows=1,000, seed=0", "rows=3,000, seed=1"]
 
 
@@ -187,25 +187,25 @@ def test_a_law_is_found_again_through_the_command(put, folder, cli):
 def test_validation_chooses_and_test_is_reported(put, folder):
     put({"recall": 0.25, "validation": "opposes"}, trials=3)
     put({"recall": 0.25}, trials=3, dim=17)
-    against, along = factorizations.load(folder)
+    against, along = measured_factorizations.load(folder)
     assert (against.chosen_by, along.chosen_by) == ("validation_recall_20", "validation_recall_20")
     assert (against.chosen, along.chosen) == (0, 2)
     assert (against.result("recall_20"), against.result("validation_recall_20")) == (0.25, 0.25)
-    table = factorizations.table([against, along])
+    table = measured_factorizations.table([against, along])
     assert table["chosen_by"].tolist() == ["validation", "validation"]
     assert table["recall_20"].tolist() == [0.25, pytest.approx(0.25 * 5 / 3)]
-    assert not [note for note in factorizations.notes([against, along]) if "0.1" in note]
+    assert not [note for note in measured_factorizations.notes([against, along]) if "0.1" in note]
 
 
 def test_of_0_1_test_chooses_and_it_is_said(put, folder):
     put({"validation": None}, trials=3)
     put({"validation": None}, trials=1, dim=17)
-    searched, single = factorizations.load(folder)
+    searched, single = measured_factorizations.load(folder)
     assert (searched.chosen_by, searched.chosen) == ("recall_20", 2)
-    table = factorizations.table([searched, single])
+    table = measured_factorizations.table([searched, single])
     assert table["chosen_by"].tolist() == ["test", "test"]
     assert table["validation_recall_20"].isna().all()
-    (note,) = factorizations.notes([searched, single])
+    (note,) = measured_factorizations.notes([searched, single])
     assert "chosen by test" in note and searched.study.name in note and single.study.name not in note
 
 
@@ -218,5 +218,5 @@ def test_a_law_that_misfits_is_told_with_its_verdict(put, folder, cli):
     assert row["misfit"] == "step" and words in row["reason"]
     text = cli("epochs", "--store", folder, "--fit")[1]
     assert "law misfits\n" in text and f"row 1: {words}; " in text
-    (curve,) = core_counts.curves(factorizations.load(folder))
+    (curve,) = core_counts.curves(measured_factorizations.load(folder))
     assert scaling_figures.verdict(curve).splitlines()[-1] == words

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from analysis.cores import coverage, scaling
-from analysis.cores.coverage import LAWS, CoreScenario, Law
+from analysis.cores import law_coverage, scaling
+from analysis.cores.law_coverage import LAWS, CoreScenario, Law
 
 CORES = 2.0 ** np.arange(5)
 # serial, parallel, communication, and where half of the cores' time is lost.
@@ -176,7 +176,7 @@ def silent(line):
 
 
 def rates(law, counts, spread=0.04, datasets=60):
-    (row,) = coverage.run(datasets, 1, silent, [CoreScenario(law, counts, spread)]).to_dict("records")
+    (row,) = law_coverage.run(datasets, 1, silent, [CoreScenario(law, counts, spread)]).to_dict("records")
     return row
 
 
@@ -186,7 +186,7 @@ def rates(law, counts, spread=0.04, datasets=60):
 def test_statements_on_a_law_that_is_fitted_hold(law, counts):
     row = rates(law, counts)
     # 60 data sets: intervals of 70 % would all be above 0.78 in one of 10 rounds.
-    assert min(row[column] for column in coverage.HOLDING) >= 0.78
+    assert min(row[column] for column in law_coverage.HOLDING) >= 0.78
     assert row["misfit"] <= 0.1
 
 
@@ -199,7 +199,7 @@ def test_what_is_known_is_identified():
 @pytest.mark.parametrize("law", ["log2 c, 6 %, 10 % serial", "two nodes, 20 % slower", "two nodes, twice as slow"])
 def test_statements_on_other_laws_hold_or_a_misfit_is_named(law):
     for counts in ("1 … 8", "1 … 64"):
-        assert coverage.met(rates(law, counts, 0.01) | {"law": law})
+        assert law_coverage.met(rates(law, counts, 0.01) | {"law": law})
 
 
 def test_a_misfit_that_shows_is_named():
@@ -235,7 +235,7 @@ def test_a_second_memory_is_beyond_half_of_the_cores():
 
 def test_simulated_noise_is_what_the_fit_assumes():
     scenario = CoreScenario("serial alone", "1 … 8", 0.10)
-    times = coverage.draw(scenario, 400, np.random.default_rng(0))
+    times = law_coverage.draw(scenario, 400, np.random.default_rng(0))
     assert np.log(times.seconds).std() == pytest.approx(np.hypot(0.10, scaling.BETWEEN_RUNS), rel=0.05)
     assert times.spread.mean() == pytest.approx(0.10, rel=0.05)
 
@@ -253,15 +253,15 @@ def test_statements_are_counted_by_what_they_claim():
             ("not_identified", 1.0, 9.0, "rounds"),
         ]
     ]
-    row = coverage.row(scenario, claims)
-    assert list(row) == list(coverage.COLUMNS)
+    row = law_coverage.row(scenario, claims)
+    assert list(row) == list(law_coverage.COLUMNS)
     assert (row["covered"], row["misfit"], row["identified"], row["not_identified"]) == (0.5, 0.4, 0.4, 0.2)
     assert row["octaves"] == pytest.approx(np.median(np.log2([2.0, 3.0 / 2.1])))
-    assert np.isnan(coverage.row(scenario, claims[-1:])["covered"])
+    assert np.isnan(law_coverage.row(scenario, claims[-1:])["covered"])
 
 
 def test_an_aim_is_met_by_holding_or_by_saying_so():
-    held = dict.fromkeys(coverage.HOLDING, 0.9)
+    held = dict.fromkeys(law_coverage.HOLDING, 0.9)
     for law, row, met in [
         ("all three", held | {"misfit": 0.02}, True),
         ("all three", held | {"misfit": 0.2}, False),
@@ -270,19 +270,19 @@ def test_an_aim_is_met_by_holding_or_by_saying_so():
         ("log2 c, 2 %", held | {"covered": 0.5, "misfit": 0.7}, False),
         ("log2 c, 2 %", held | {"covered": 0.5, "misfit": 0.9}, True),
     ]:
-        assert coverage.met(row | {"law": law}) == met
+        assert law_coverage.met(row | {"law": law}) == met
 
 
 def test_a_scenario_does_not_depend_on_the_others():
     one, two = CoreScenario("all three", "1 … 8", 0.04), CoreScenario("serial alone", "1, 2, 4", 0.1)
-    alone = coverage.run(3, 5, silent, [two])
-    pd.testing.assert_frame_equal(coverage.run(3, 5, silent, [one, two]).iloc[1:].reset_index(drop=True), alone)
-    assert not coverage.run(3, 6, silent, [two]).equals(alone)
+    alone = law_coverage.run(3, 5, silent, [two])
+    pd.testing.assert_frame_equal(law_coverage.run(3, 5, silent, [one, two]).iloc[1:].reset_index(drop=True), alone)
+    assert not law_coverage.run(3, 6, silent, [two]).equals(alone)
 
 
 def test_the_command_prints_rates_and_writes_csv(cli, monkeypatch):
     names = ("parallel alone", "log2 c, 2 %")
-    monkeypatch.setattr(coverage, "LAWS", {name: LAWS[name] for name in names})
+    monkeypatch.setattr(law_coverage, "LAWS", {name: LAWS[name] for name in names})
     code, out, _ = cli("coverage", "--of", "cores", "--datasets", 2, "--seed", 3)
     first, *_ = out.splitlines()
     assert code == 0
@@ -290,6 +290,6 @@ def test_the_command_prints_rates_and_writes_csv(cli, monkeypatch):
     assert "misfit named" in out and "log2 c, 2 %" in out
     code, out, _ = cli("coverage", "--of", "cores", "--datasets", 1, "--csv")
     table = pd.read_csv(io.StringIO(out))
-    assert list(table.columns) == list(coverage.COLUMNS)
+    assert list(table.columns) == list(law_coverage.COLUMNS)
     assert set(table["law"]) == set(names)
     assert cli("coverage", "--of", "steps")[0] == 2

@@ -18,9 +18,9 @@ from analysis.fitting import curve_fits, fits, points_file
 from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.extents import Extent
 from analysis.fitting.shapes import Check
-from analysis.plotting import draw, evidence, tuning, verdicts
+from analysis.plotting import draw, evidence, tuning, verdict_marks
 from analysis.plotting.picture import SETTINGS, Picture, Skipped
-from analysis.plotting.verdicts import LabelledFit
+from analysis.plotting.verdict_marks import LabelledFit
 from results import store
 from results.plans.study import Target
 from results.rules.confirmation import APART
@@ -280,10 +280,10 @@ def test_an_answer_in_doubt_is_hollow_and_dashed_and_says_so(doubted: str) -> No
     ax = figure.add_subplot()
     draw.batch_size_axes(ax, [1, 1024], [50, 3250], "tokens")
     assert ax.get_xlabel() == "batch size (tokens)"
-    verdicts.answers(ax, [one])
+    verdict_marks.answers(ax, [one])
     assert [each.get_text() for each in ax.texts] == [f"pays up to {words}"]
     lines = {str(line.get_label()): line for line in ax.get_lines()}
-    (knee,) = [label for label in lines if label.startswith(verdicts.KNEE)]
+    (knee,) = [label for label in lines if label.startswith(verdict_marks.KNEE)]
     assert knee.endswith(", in doubt") == bool(doubted), "every doubt concerns the critical batch size"
     assert (lines[knee].get_markerfacecolor() == "white") == bool(doubted)
     (bar,) = [line for line in ax.get_lines() if list(line.get_xdata()) == [64.6, 245.0]]

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis import workload_studies
-from analysis.figures import definitions, paper_workloads, registry, shallue2018
+from analysis.figures import paper_lines, paper_workloads, registry, shallue2018
 from analysis.fitting import curve_fits
-from analysis.plotting import steps
+from analysis.plotting import steps_panels
 from analysis.plotting.picture import Picture, Skipped
 from results import store
 from results.plans.batch_study import BatchStudy
@@ -37,7 +37,7 @@ def below_title(picture: Picture) -> str:
 
 
 def test_the_table_of_figures_is_that_of_the_notebook() -> None:
-    figures = definitions.figures()
+    figures = paper_lines.figures()
     assert {number: len(panels) for number, panels in figures.items()} == {
         1: 9, 2: 3, 3: 6, 4: 3, 5: 3, 6: 2, 7: 2, 8: 9, 9: 12, 10: 4, 11: 8,
     }  # fmt: skip
@@ -45,7 +45,7 @@ def test_the_table_of_figures_is_that_of_the_notebook() -> None:
     assert len(every) == 163
     precision = {one.value for one in every if "precision" in one.metric and one.value is not None}
     assert precision == {0.69}
-    assert definitions.targets("imagenet", "vgg_11", "nesterov_momentum") == [Target("validation_error", 0.35)]
+    assert paper_lines.targets("imagenet", "vgg_11", "nesterov_momentum") == [Target("validation_error", 0.35)]
     (epoch,) = {one.example_budget for one in figures[9][0, 0]}
     assert epoch == 30_301_028
 
@@ -59,7 +59,7 @@ def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
         drawn = dict.fromkeys(study.space, (0.5,))
         publish(tmp_path, study, {0: Ran([(1, 0.5)])}, (study.targets[0].metric,), drawn)
     ours = paper_workloads.PaperWorkloads(workload_studies.of_store(tmp_path))
-    every = [one for panels in definitions.figures().values() for members in panels.values() for one in members]
+    every = [one for panels in paper_lines.figures().values() for members in panels.values() for one in members]
     found = {one.workload: ours.find(one) for one in every}
     assert [workload for workload, studies in found.items() if studies is None] == []
     assert len({id(studies) for studies in found.values()}) == len(found)  # each its own
@@ -69,11 +69,13 @@ def test_every_line_is_found_where_its_preset_was_run(tmp_path: Path) -> None:
     assert longer.commits[0].plan["budget_steps"] > plain.commits[0].plan["budget_steps"]
 
 
-@pytest.mark.parametrize("number", sorted(definitions.TITLES))
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=() if n in (1, 8) else pytest.mark.slow) for n in sorted(paper_lines.TITLES)]
+)
 def test_every_panel_is_drawn_with_every_line(held: list[workload_studies.WorkloadStudies], number: int) -> None:
     (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
-    panels = definitions.figures()[number]
+    panels = paper_lines.figures()[number]
     axes = picture.figure.axes
     assert len(axes) == len(panels)
     assert all(has_data(ax) for ax in axes)
@@ -121,7 +123,7 @@ def test_an_average_precision_is_turned_back(held: list[workload_studies.Workloa
     target = Target("validation_average_precision_error", 0.69)
     line = curve_fits.of_workload(workload, target, Rule("released", 100))
     assert line.curve.target_text == "validation average precision > 0.31"
-    sizes, published = steps.published_steps(line)
+    sizes, published = steps_panels.published_steps(line)
     assert (len(sizes), published[0]) == (10, pytest.approx(773_468.7, rel=1e-3))
 
 
@@ -156,7 +158,7 @@ def test_figures_by_name_through_the_command(paper: Any, tmp_path: Any, cli: Any
 def test_a_store_of_published_trials_alone_gives_the_figures_of_the_paper(
     paper: Any, tmp_path: Any, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definitions, "TITLES", {5: "Data sets"})
+    monkeypatch.setattr(paper_lines, "TITLES", {5: "Data sets"})
     monkeypatch.setattr(
         registry, "FIGURES", {name: registry.FIGURES[name] for name in ("optimizers", "shallue2018/figure5")}
     )
@@ -206,19 +208,19 @@ def test_a_batch_size_that_all_are_relative_to_may_be_missing(
     )
 
 
-@pytest.mark.parametrize("number", [1, 3, 4, 8])
+@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4)), 8])
 def test_every_panel_says_its_goal(held: list[workload_studies.WorkloadStudies], number: int) -> None:
     (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
     for ax in picture.figure.axes:
-        (lines,) = [own for own in definitions.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
+        (lines,) = [own for own in paper_lines.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
         (value,) = {one.value for one in lines}
         told = 1 - (value or 0) if "precision" in lines[0].metric else value
         assert ax.get_title(loc="right").endswith((f"< {told:g}", f"> {told:g}"))
     assert ("Fashion MNIST: target 0.3 here" in below_title(picture)) == (number == 8)
 
 
-@pytest.mark.parametrize("number", [5, 6])
+@pytest.mark.parametrize("number", [pytest.param(5, marks=pytest.mark.slow), 6])
 def test_legends_say_what_is_goal_and_what_pays_up_to(
     held: list[workload_studies.WorkloadStudies], number: int
 ) -> None:
@@ -227,7 +229,7 @@ def test_legends_say_what_is_goal_and_what_pays_up_to(
     for ax in picture.figure.axes:
         legend = ax.get_legend()
         assert legend.get_title().get_text() == "data, goal: pays up to [90 % interval]"
-        (members,) = [own for own in definitions.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
+        (members,) = [own for own in paper_lines.figures()[number].values() if own[0].title == ax.get_title(loc="left")]
         for one, entry in zip(members, legend.get_texts(), strict=True):
             data, _, value = one.series.rpartition(", ")
             goal = {"validation_error": "error <", "validation_loss": "loss <"}.get(one.metric, "average precision >")
@@ -238,7 +240,10 @@ def test_legends_say_what_is_goal_and_what_pays_up_to(
     assert "Imported data: not the published archive, but sha256 " in below_title(picture)
 
 
-@pytest.mark.parametrize(("number", "title"), [(1, "Simple CNN on MNIST"), (6, "Simple CNN on MNIST subsets")])
+@pytest.mark.parametrize(
+    ("number", "title"),
+    [pytest.param(1, "Simple CNN on MNIST", marks=pytest.mark.slow), (6, "Simple CNN on MNIST subsets")],
+)
 def test_steps_are_drawn_at_the_first_evaluation(
     paper: Any, held: list[workload_studies.WorkloadStudies], number: int, title: str
 ) -> None:
@@ -246,7 +251,7 @@ def test_steps_are_drawn_at_the_first_evaluation(
     (picture,) = shallue2018.figure(paper_workloads.PaperWorkloads(held), number)
     assert not isinstance(picture, Skipped)
     (ax,) = [ax for ax in picture.figure.axes if ax.get_title(loc="left") == title]
-    (members,) = [own for own in definitions.figures()[number].values() if own[0].title == title]
+    (members,) = [own for own in paper_lines.figures()[number].values() if own[0].title == title]
     member = members[-1]
     released = {}
     for commit in next(one.commits for one in held if (one.dataset, one.model, one.optimizer) == member.workload):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import coverage, simulation
+from analysis.fitting import fit_coverage, simulation
 from analysis.fitting.simulation import Scenario, Searches
 
 SYMMETRIC = ("hyperbola", "soft", "sharp", "two steps")
@@ -30,8 +30,8 @@ def some(knees, shapes=("hyperbola",), sizes=(9,), points=("own",)):
 
 
 def pooled(scenarios, datasets, seed=0):
-    table = coverage.run(datasets, seed, silent, scenarios)
-    (rates,) = coverage.summary(table.assign(all="all"), "all").to_dict("records")
+    table = fit_coverage.run(datasets, seed, silent, scenarios)
+    (rates,) = fit_coverage.summary(table.assign(all="all"), "all").to_dict("records")
     return rates
 
 
@@ -39,7 +39,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     reached, stated, identified = [], [], []
     for i, scenario in enumerate(some(simulation.INSIDE, SYMMETRIC, (6, 13))):
         searches = simulation.draw(scenario, 12, np.random.default_rng([0, i]))
-        for fit, critical in zip(coverage.fit(scenario, searches), searches.critical, strict=True):
+        for fit, critical in zip(fit_coverage.fit(scenario, searches), searches.critical, strict=True):
             identified.append(fit.verdict == "identified")
             stated.append(not (fit.low > critical or fit.high < critical))
             reached.append(not (fit.data_ends[0] > critical or fit.data_ends[1] < critical))
@@ -51,17 +51,18 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert np.mean(identified) > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knee", ["2 octaves inside", "1 octave inside"])
 def test_a_knee_of_another_shape_is_held_in_most_data_sets(knee):
     for scenario in some([knee], ("noisy quadratic", "lopsided"), (13,)):
-        (row,) = coverage.run(60, 0, silent, [scenario]).to_dict("records")
+        (row,) = fit_coverage.run(60, 0, silent, [scenario]).to_dict("records")
         assert row["covered"] >= 0.75  # 80 %, give or take a standard error; without a model error 51 to 68 %
 
 
 def test_a_knee_that_is_not_there_is_not_identified():
     assert pooled(some(simulation.ABSENT, sizes=(6, 9, 13)), datasets=30)["identified"] == 0
     beyond = pooled(some(["2 octaves beyond"], SYMMETRIC), datasets=20)
-    assert beyond["identified"] <= coverage.FALSELY
+    assert beyond["identified"] <= fit_coverage.FALSELY
     assert beyond["covered"] > 0.9
     assert beyond["at_least"] > 0.9
 
@@ -70,6 +71,7 @@ def test_a_knee_in_the_middle_is_identified():
     assert pooled(some(["middle"], SYMMETRIC), datasets=10)["identified"] == 1
 
 
+@pytest.mark.slow
 def test_points_that_are_shared_spoil_intervals_unless_that_is_known():
     kinds = {"knees": ["middle"], "shapes": SYMMETRIC, "sizes": (13,)}
     known, unknown = (pooled(some(points=[points], **kinds), datasets=40) for points in ("shared", "shared unawares"))
@@ -99,14 +101,14 @@ def test_simulated_steps_are_bracketed_by_evaluations():
 def test_statements_are_counted_by_what_they_claim():
     scenario = Scenario("middle", "sharp", 13, "low", simulation.GRIDS[0])
     searches = simulation.draw(scenario, 4, np.random.default_rng(0))
-    fitted = coverage.fit(scenario, searches)
+    fitted = fit_coverage.fit(scenario, searches)
     low, high = fitted[0].low, fitted[0].high
     critical = np.array([low * 0.9, (low * high) ** 0.5, high * 1.1, low * 0.9])
     claims = ["at_most", "identified", "at_least", "at_least"]
     one = [fitted[0]._replace(verdict=claim) for claim in claims]
-    row = coverage.row(scenario, one, critical)
+    row = fit_coverage.row(scenario, one, critical)
     assert (row["covered"], row["at_least"], row["identified"]) == (0.75, 0.5, 0.25)
-    none = coverage.row(scenario, [fitted[0]._replace(verdict="not_identified")], critical[:1])
+    none = fit_coverage.row(scenario, [fitted[0]._replace(verdict="not_identified")], critical[:1])
     assert np.isnan(none["covered"])
     assert none["not_identified"] == 1
 
@@ -121,11 +123,11 @@ def test_a_search_so_hard_that_all_miss_still_has_a_best_trial():
 
 def test_beyond_what_is_assumed_the_table_says_who_named_it():
     scenarios = [one for one in simulation.scenarios() if one.shape in simulation.CHOSEN_ON and one.noise == "low"]
-    table = coverage.run(4, 0, silent, scenarios)
+    table = fit_coverage.run(4, 0, silent, scenarios)
     assert table["named"].between(0, 1).all()
     assert (table["wrong"] <= table["identified"]).all()
     assert (table["named"] <= table["failed"]).all()
-    text = coverage.as_text(table, 0, 1.0)
+    text = fit_coverage.as_text(table, 0, 1.0)
     for shape in simulation.CHOSEN_ON:
         (line,) = [line for line in text.splitlines() if line.startswith(shape)]
         assert line.endswith(("met", "MISSED"))
@@ -142,9 +144,9 @@ def test_beyond_what_is_assumed_lines_still_meet_at_the_critical_batch_size(shap
 
 def test_a_scenario_does_not_depend_on_the_others():
     one, two = some(["middle"])[:2]
-    alone = coverage.run(3, 5, silent, [two])
-    pd.testing.assert_frame_equal(coverage.run(3, 5, silent, [one, two]).iloc[1:].reset_index(drop=True), alone)
-    assert not coverage.run(3, 6, silent, [two]).equals(alone)
+    alone = fit_coverage.run(3, 5, silent, [two])
+    pd.testing.assert_frame_equal(fit_coverage.run(3, 5, silent, [one, two]).iloc[1:].reset_index(drop=True), alone)
+    assert not fit_coverage.run(3, 6, silent, [two]).equals(alone)
 
 
 def test_the_command_prints_rates_against_targets(cli, monkeypatch):
@@ -157,7 +159,7 @@ def test_the_command_prints_rates_against_targets(cli, monkeypatch):
     assert "met" in out
     code, out, _ = cli("coverage", "--of", "fits", "--datasets", 1, "--csv")
     table = pd.read_csv(io.StringIO(out))
-    assert list(table.columns) == list(coverage.COLUMNS)
+    assert list(table.columns) == list(fit_coverage.COLUMNS)
     assert len(table) == len(simulation.scenarios())
 
 

@@ -108,7 +108,7 @@ def data_sets():
     return every
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow, id="all")])
+@pytest.mark.parametrize("every", [20, pytest.param(1, marks=pytest.mark.slow, id="all")])
 def test_the_average_is_that_of_a_second_implementation(data_sets, every):
     ln_batch = np.log(POWERS)
     curves = plain_extents.curves(ln_batch)
@@ -128,7 +128,7 @@ def assert_same(found, ln_plain, is_open):
         assert found == pytest.approx(np.exp(ln_plain), rel=0.01)
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow, id="all")])
+@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow, id="all")])
 def test_ends_of_least_squares_are_those_of_a_second_implementation(data_sets, every):
     ln_batch = np.log(POWERS)
     checked = 0
@@ -162,6 +162,7 @@ def efficient_row(ln_batch, ln_size):
     return row, ln_size - ln_batch[0] - np.log(1.2)
 
 
+@pytest.mark.slow
 def test_the_table_has_the_luck_of_real_searches():
     points = [one.selected.points for one in curve_fits.of_store(ROOT / "results" / "published")]
     variances = [each for each in map(fits.minimum_variance, points) if each is not None]

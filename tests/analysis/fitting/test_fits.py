@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.fitting import curve_fits, curves, fit_tables, fits, points_file
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import Target
 from results.rules import confirmation
@@ -88,7 +88,7 @@ def test_every_batch_size_counts_with_equally_many_trials(folder):
         plan(batch_size=1, budget_steps=10**6, trials=4),
         {i: Ran([(9, 0.3), (n, 0.05)]) for i, n in enumerate([52_000, 60_000, 70_000, 26_000])},
     )
-    (curve,) = curves.of_store(*steps.load(folder))
+    (curve,) = curves.of_store(*steps_to_target.load(folder))
     points = curves.points(curve)
     assert points.trials == 3
     assert points.high[0] == 52_000
@@ -105,7 +105,7 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
         2: Ran([(5, 0.05)]),
     }
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), lost)
-    (curve,) = curves.of_store(*steps.load(folder))
+    (curve,) = curves.of_store(*steps_to_target.load(folder))
     assert curve.trials.loc[curve.trials["batch_size"] == 1, "trial"].tolist() == [1, 2]
     assert curves.points(curve).trials == 2
 
@@ -115,7 +115,7 @@ def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
     rows = {i: Ran([(n - 9, 0.3), (n, 0.05)]) for i, n in enumerate([26_000, 30_000, 40_000])}
     confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 1, 2)}
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=3), rows | confirmed)
-    (curve,) = curves.of_store(*steps.load(folder))
+    (curve,) = curves.of_store(*steps_to_target.load(folder))
     points = curves.points(curve)
     assert (points.trials, points.high[0]) == (3, 26_000)
     assert points.trial_counts.tolist() == [3] * len(BATCH_SIZES)
@@ -124,7 +124,7 @@ def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
 def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=1)
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=2), {0: Ran([(9, 0.3)]), 1: Ran([(9, 0.01)])})
-    (curve,) = curves.of_store(*steps.load(folder))
+    (curve,) = curves.of_store(*steps_to_target.load(folder))
     points = curves.points(curve)
     assert points.batch_size[0] == 2
     assert points.notes == ("1 trial per batch size", "left out: batch size 1, at which no trial reached the target")

@@ -75,7 +75,9 @@ def test_refined_fit_is_within_a_grid_cell_of_figure_1(name):
     assert found.verdict == ("at_least" if "Open Images" in name else "identified")
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if i % 4 else ()) for i, name in enumerate(PRINTED)]
+)
 def test_interpolated_ends_are_those_of_a_fine_grid(name):
     size, steps = panel(name)
     found = fit(size, steps)
@@ -93,7 +95,10 @@ def test_exact_curves_are_recovered(sharpness):
     np.testing.assert_allclose(regimes.curve(found, SIZES), np.exp(found.ln_steps), rtol=0.01)
 
 
-@pytest.mark.parametrize(("critical", "sharpness"), [(64, 1.0), (32, 2.0), (100, 0.7)])
+@pytest.mark.parametrize(
+    ("critical", "sharpness"),
+    [(64, 1.0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((32, 2.0), (100, 0.7)))],
+)
 def test_interval_covers_the_truth_as_often_as_it_says(critical, sharpness):
     rng = np.random.default_rng(1)
     truth = 50 * (1 + (critical / SIZES) ** sharpness) ** (1 / sharpness)
@@ -117,7 +122,7 @@ def test_open_ends_and_missing_plateaus_are_nan():
     assert flat.s_min == pytest.approx(100)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(scale=st.floats(1e-3, 1e6), longer=st.floats(1e-2, 1e4))
 def test_units_do_not_matter(scale, longer):
     steps = hyperbola(SIZES) * np.exp(NOISE)
@@ -129,7 +134,7 @@ def test_units_do_not_matter(scale, longer):
     assert scaled.verdict == plain.verdict
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(order=st.permutations(range(len(SIZES))))
 def test_the_order_of_rows_does_not_matter(order):
     steps, weights = hyperbola(SIZES) * np.exp(NOISE), 1 + np.arange(11) / 11

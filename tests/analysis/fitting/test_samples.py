@@ -9,7 +9,7 @@ import pytest
 
 from analysis.fitting import assumptions, curves, fits, samples
 from analysis.fitting.weights import best_of_some, minimum_variance, relative_weights, without_each
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results.plans.search_space import Range, SearchSpace
 
 from ..conftest import BATCH_SIZES, Ran, plan, publish
@@ -79,7 +79,7 @@ def widening(size):
 @pytest.mark.parametrize("space", [SPACE, widening])
 def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space):
     publish_search(folder, shared, space=space)
-    (curve,) = curves.of_store(*steps.load(folder))
+    (curve,) = curves.of_store(*steps_to_target.load(folder))
     points = curves.points(curve)
     assert points.sample.common == points.sample.repeated == 1
     # Each column is of one point: its luck is the same everywhere.
@@ -92,7 +92,7 @@ def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space
 
 def test_points_of_its_own_are_not_taken_for_shared_ones(folder):
     publish_search(folder, own)
-    (curve,) = curves.of_store(*steps.load(folder))
+    (curve,) = curves.of_store(*steps_to_target.load(folder))
     points_fit = fits.of_curve(curve)
     sample = points_fit.points.sample
     assert (sample.common, sample.repeated, sample.is_shared) == (0, 0, False)

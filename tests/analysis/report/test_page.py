@@ -52,9 +52,9 @@ def test_every_answer_is_a_point_with_its_study_trial_and_metaparameters(paged: 
 
 
 def _steps(folder: Path) -> list[dict[str, Any]]:
-    from analysis.trials import steps
+    from analysis.trials import steps_to_target
 
-    return steps.table(*steps.load(folder)).to_dict("records")
+    return steps_to_target.table(*steps_to_target.load(folder)).to_dict("records")
 
 
 def test_verdicts_and_regimes_are_those_of_the_fit(paged: Paged, swept: Path) -> None:

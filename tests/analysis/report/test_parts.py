@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.cores import factorizations
+from analysis.cores import measured_factorizations
 from analysis.fitting import assumptions, fits
 from analysis.fitting.extents import Extent
 from analysis.fitting.shapes import Check
@@ -139,19 +139,19 @@ def test_the_extent_of_pays_up_to_is_in_octaves(swept: Path) -> None:
 
 def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:
     put({"seconds": 0.25}, cores=1)
-    told = core_charts.notes(factorizations.load(folder))
+    told = core_charts.notes(measured_factorizations.load(folder))
     assert told == ["No factorization was timed on two numbers of real cores, so scaling over cores is not measured."]
     put({"seconds": 0.125}, cores=2)
-    assert core_charts.notes(factorizations.load(folder)) == []
+    assert core_charts.notes(measured_factorizations.load(folder)) == []
     put({"emulated": True}, cores=8)
-    (told_emulated,) = core_charts.notes(factorizations.load(folder))
+    (told_emulated,) = core_charts.notes(measured_factorizations.load(folder))
     assert told_emulated.startswith("Cores are emulated, so seconds do not measure speed: ")
 
 
 def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
     for count in (1, 2, 4):
         put({"seconds": 0.5 / count, "physical_cores": 4}, cores=count)
-    (figure, *_) = core_charts.core_charts(factorizations.load(folder))
+    (figure, *_) = core_charts.core_charts(measured_factorizations.load(folder))
     assert [point["x"] for point in figure.chart["always"]["points"]] == [1, 2, 4]
     assert len(figure.chart["always"]["fits"]) == 41
     assert "less than half of the cores' time is lost up to 4" in figure.conclusions[0]
@@ -159,7 +159,7 @@ def test_three_numbers_of_cores_have_a_law(put: Any, folder: Path) -> None:
 
 def test_a_trial_that_diverged_is_a_cross_without_recall(put: Any, folder: Path) -> None:
     put({"diverged": (1,)}, trials=4)
-    (figure,) = core_charts.core_charts(factorizations.load(folder))
+    (figure,) = core_charts.core_charts(measured_factorizations.load(folder))
     points = figure.chart["always"]["points"]
     assert [("recall" in point, point.get("diverged")) for point in points] == [
         (True, None),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.trials import rerun_targets, steps
+from analysis.trials import rerun_targets, steps_to_target
 from results.plans.study import RERUNS
 
 from ..conftest import Ran, plan, publish
@@ -46,7 +46,7 @@ def test_the_targets_of_the_release_are_those_of_the_rule(reachable):
             expected[dataset, model] = max(value, expected.get((dataset, model), 0.0))
     found = {
         (one.dataset, one.model): target.value
-        for target, studies in steps.targets(*steps.load(RELEASE, RERUNS)).items()
+        for target, studies in steps_to_target.targets(*steps_to_target.load(RELEASE, RERUNS)).items()
         for one in studies
     }
     assert found.keys() == expected.keys()
@@ -54,7 +54,7 @@ def test_the_targets_of_the_release_are_those_of_the_rule(reachable):
         assert expected[key] * (1 - 1e-6) <= value < expected[key] + 10.0 ** (math.floor(math.log10(value)) - 1)
         assert value == float(f"{value:.2g}")
     assert sorted(found.values()) == [0.1, 0.21, 0.33, 2.6]  # docs/statistics/method.md quotes them
-    studies = [one for own in steps.targets(*steps.load(RELEASE, RERUNS)).values() for one in own]
+    studies = [one for own in steps_to_target.targets(*steps_to_target.load(RELEASE, RERUNS)).values() for one in own]
     assert {one.optimizer for one in studies} >= {"adam", "sgd"} and "lars" not in {one.optimizer for one in studies}
 
 

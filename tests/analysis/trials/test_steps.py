@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis import compare, workload_studies
-from analysis.fitting import curve_fits, curves, fit_tables, fits, points_file
-from analysis.trials import steps
+from analysis.fitting import curve_fits, curves, fit_tables, points_file
+from analysis.trials import steps_to_target
 from results import durable, store
 from results.checks import verify
 from results.importers import mlperf_rcp
@@ -97,7 +97,7 @@ def test_a_study_that_never_got_there_says_how_far_it_came(small, cli):
 @pytest.mark.parametrize("first", [None, 1, 2])
 def test_the_best_value_is_of_the_trials_that_count(small, first):
     rule = MINIMUM if first is None else Rule("released", first)
-    overview, _ = steps.load(small, ("test_error", 0.01), rule)
+    overview, _ = steps_to_target.load(small, ("test_error", 0.01), rule)
     lowest = overview.lowest("test_error", set(overview.descriptions))
     assert sorted(lowest.values()) == {None: [0.01, 0.03, 0.2], 1: [0.04, 0.1, 0.2], 2: [0.03, 0.05, 0.2]}[first]
     assert overview.lowest("test_loss", set(overview.descriptions)) == {}
@@ -185,9 +185,9 @@ def test_rows_are_in_order_and_studies_keep_their_curve(folder):
     for batch_size in (1024, 4, 128):
         publish(folder, plan(batch_size=batch_size, budget_steps=99 + batch_size, space=wider), {0: Ran([(1, 0.05)])})
     publish(folder, plan(batch_size=4, seed=1), {0: Ran([(1, 0.05)])})
-    table = steps.table(steps.load(folder)[0])
+    table = steps_to_target.table(steps_to_target.load(folder)[0])
     assert table["batch_size"].tolist() == [4, 4, 128, 1024]
-    found = curves.of_store(*steps.load(folder))
+    found = curves.of_store(*steps_to_target.load(folder))
     assert sorted(curve.batch_sizes for curve in found) == [(4,), (4, 128, 1024)]
 
 
@@ -346,7 +346,7 @@ def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(sm
 def test_pruning_changes_no_answer(folder, swept):
     sweep(folder, pruning="exact")
     columns = ["optimizer", "batch_size", "steps_low", "steps_high", "trial"]
-    pruned, whole = (steps.table(steps.load(s)[0])[columns] for s in (folder, swept))
+    pruned, whole = (steps_to_target.table(steps_to_target.load(s)[0])[columns] for s in (folder, swept))
     pd.testing.assert_frame_equal(pruned, whole)
 
 
@@ -386,7 +386,7 @@ def test_pruned_studies_have_no_answer_but_the_minimum(folder, cli):
 
 def test_help_explains_every_column_and_option(cli):
     _, out, _ = cli("steps", "--help-columns")
-    assert all(f"  {name} " in out for name in steps.COLUMNS)
+    assert all(f"  {name} " in out for name in steps_to_target.COLUMNS)
     _, out, _ = cli("steps", "--help")
     assert "--first N" in out and "pruning=off" in out and "--best-of" not in out
     assert max(map(len, out.splitlines())) <= 120
@@ -418,7 +418,7 @@ def test_a_target_met_at_the_start_is_an_answer_and_in_no_fit(folder, tmp_path, 
     for found in fitted:
         assert "met at the start, before any step, at batch size 8, left out" in found["reason"].item()
         assert "no trial reached" not in found["reason"].item()
-    names = list(fits.COLUMNS)[:6]
+    names = list(fit_tables.COLUMNS)[:6]
     pd.testing.assert_frame_equal(fitted[0][names], expected[names])
     drawn = curve_fits.of_workload(*workload_studies.of_store(folder), Target(by_hand.METRIC, 0.1))
     assert 8 not in drawn.trials

@@ -237,7 +237,7 @@ def test_code_that_tells_no_batch_size(source: str) -> None:
     assert algoperf_workloads.batch_size("newcomer", {}) is None
 
 
-def test_an_assumed_batch_size_is_said_and_an_unknown_one_not_imported(tmp_path: Path) -> None:
+def test_batch_size_assumed_is_reported_and_unknown_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "logs" / STUDY / OGBG / "trial_1")
     write(tmp_path / "logs" / STUDY / "newcomer_jax" / "trial_1")
     code, lines = imported(tmp_path / "logs", tmp_path / "store")
@@ -424,9 +424,7 @@ def test_a_second_import_does_nothing_and_a_new_trial_is_added(tmp_path: Path) -
     assert len(found.measurements) == 6
 
 
-def test_logs_that_changed_are_told_and_taken_only_when_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changed_logs_are_reported_and_replaced_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs, folder = tmp_path / "logs" / STUDY / OGBG, tmp_path / "store"
     before = [evaluation(1), evaluation(735, 0.2)]
     for number in (1, 2, 3):

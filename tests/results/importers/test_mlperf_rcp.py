@@ -140,7 +140,7 @@ def merged(*records: tuple[str, dict[str, Any]]) -> list[list[str]]:
     return [[one.place for one in group] for group in mlperf_rcp.merge(read)]
 
 
-def test_the_same_record_in_other_releases_and_under_other_names_is_one_study() -> None:
+def test_record_in_several_releases_is_one_study() -> None:
     new, old = record(Benchmark="rgat", BS=4096), record(Benchmark="gnn", BS=4096, Creator=None, Platform=None)
     assert len(merged(("training_4.0.0", old), ("training_4.1.0", old), ("training_5.0.0", new))) == 1
     boxes = record(Benchmark="ssd")
@@ -150,7 +150,7 @@ def test_the_same_record_in_other_releases_and_under_other_names_is_one_study() 
     assert len(merged(("training_1.1.0", record()), ("training_4.0.0", strings))) == 1
 
 
-def test_the_same_runs_told_more_fully_or_in_another_unit_are_one_study() -> None:
+def test_runs_continued_or_in_another_unit_are_one_study() -> None:
     longer = record(**{"Epochs to converge": [*RUNS, 45]})
     assert len(merged(("training_1.0.0", record()), ("training_1.1.0", longer))) == 1
     fewer = record(Hyperparams={"optimizer": "lars"})
@@ -165,7 +165,7 @@ def test_the_same_runs_told_more_fully_or_in_another_unit_are_one_study() -> Non
     assert len(merged(("training_3.1.0", steps), ("training_4.0.0", images))) == 1
 
 
-def test_other_runs_or_contradicting_metaparameters_are_other_studies(tmp_path: Path) -> None:
+def test_runs_or_metaparameters_that_differ_are_other_studies(tmp_path: Path) -> None:
     other = record(**{"Epochs to converge": [41, 40, 42]})
     assert len(merged(("training_1.0.0", record()), ("training_1.1.0", other))) == 2
     corrected = record(Hyperparams={"optimizer": "lars", "opt_base_learning_rate": 8})
@@ -180,7 +180,7 @@ def test_other_runs_or_contradicting_metaparameters_are_other_studies(tmp_path: 
     assert len(names) == 2
 
 
-def test_lists_that_are_joined_are_named_and_counted_in_the_table(tmp_path: Path) -> None:
+def test_joined_lists_are_named_and_counted(tmp_path: Path) -> None:
     write(tmp_path / "rcp", "training_1.0.0", record(), record(BS=8192))
     longer = record(**{"Epochs to converge": [*RUNS, 45]})
     write(tmp_path / "rcp", "training_1.1.0", longer, record(BS=8192))  # the other one is only repeated
@@ -366,7 +366,7 @@ def test_what_is_malformed_is_a_line_and_stores_nothing(make: Callable[[Path], N
     assert not (tmp_path / "store").exists()
 
 
-def test_what_is_malformed_keeps_nothing_else_from_being_imported(tmp_path: Path) -> None:
+def test_malformed_record_does_not_stop_the_import(tmp_path: Path) -> None:
     write(tmp_path / "rcp", "training_2.0.0", record())
     for i, (_, make, _) in enumerate(MALFORMED):
         make(tmp_path / "rcp" / "training_2.0.0" / f"rcps_{i}.json")

@@ -132,7 +132,7 @@ def some(archives: ModuleType) -> list[Any]:
     return [next(s for s in archives.published() if s.path.startswith(kind)) for kind in kinds]
 
 
-def test_what_is_imported_is_verified_merged_and_answered_from_step_0_on(tmp_path: Path, archives: ModuleType) -> None:
+def test_imported_study_is_verified_merged_and_answered(tmp_path: Path, archives: ModuleType) -> None:
     archives.write(tmp_path / "a.tar", studies=some(archives)[:2], trials=0.1, rows=20)
     assert imported(tmp_path / "a.tar", tmp_path / "archive")[0] == 0
     of_one(tmp_path, trial(1, "0,0.9\n5,0.4\n") | trial(2, "0,0.3\n5,0.2\n") | trial(3, "", status="INFEASIBLE"))
@@ -435,7 +435,7 @@ def test_long_names_of_every_kind_of_tar(tmp_path: Path, form: int) -> None:
     assert store.read(tmp_path / "store").trials["trial"].tolist() == [5]
 
 
-def test_a_cut_archive_gives_what_came_before_and_loses_nothing_after(tmp_path: Path, archives: ModuleType) -> None:
+def test_cut_archive_keeps_the_part_before_the_cut(tmp_path: Path, archives: ModuleType) -> None:
     archives.write(tmp_path / "a.tar", studies=some(archives)[:2], trials=0.2, rows=20)
     data = (tmp_path / "a.tar").read_bytes()
     (tmp_path / "cut.tar").write_bytes(data[: len(data) * 3 // 4])

@@ -52,7 +52,7 @@ def test_evaluations_are_counted_apart_from_steps():
         assert float(row["reached"]) <= float(row["target_value"])
 
 
-def test_minutes_are_those_of_the_first_and_the_median_block_in_32_of_36_runs():
+def test_minutes_follow_from_the_median_block_in_32_of_36_runs():
     apart = {name(row): block_minutes(row) / float(row["minutes"]) - 1 for row in rows()}
     assert {run for run, error in apart.items() if abs(error) > WITHIN} == PAUSED
     assert statistics.median(map(abs, apart.values())) < 0.001

@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from analysis.cores import factorizations
+from analysis.cores import measured_factorizations
 from analysis.fitting import curves
-from analysis.trials import steps
+from analysis.trials import steps_to_target
 from results import store
 from results.bad_input import BadInput
 from results.catalog import contents
@@ -103,13 +103,13 @@ def test_epochs_to_a_recall_are_steps_to_a_target(
     factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
 ) -> None:
     publish_factorization(tmp_path, factorization)
-    held, target = steps.load(tmp_path, ("validation_recall_20_error", 0.55))
-    table = steps.table(held, target)
+    held, target = steps_to_target.load(tmp_path, ("validation_recall_20_error", 0.55))
+    table = steps_to_target.table(held, target)
     assert list(zip(table["steps_low"], table["steps_high"], table["trial"], strict=True)) == [(1, 2, 1)]
-    assert "matrix_factorization_16" in steps.as_text(table)
+    assert "matrix_factorization_16" in steps_to_target.as_text(table)
     assert curves.of_store(held, target) == []
     with pytest.raises(BadInput, match="no study has a target"):
-        steps.table(*steps.load(tmp_path))
+        steps_to_target.table(*steps_to_target.load(tmp_path))
 
 
 def test_a_target_on_test_is_refused_where_validation_was_measured(
@@ -119,9 +119,9 @@ def test_a_target_on_test_is_refused_where_validation_was_measured(
     with pytest.raises(
         BadInput, match=r"^test_recall_20_error is only reported and cannot select trials. Use validation_rec"
     ):
-        steps.load(tmp_path / "new", ("test_recall_20_error", 0.55))
+        steps_to_target.load(tmp_path / "new", ("test_recall_20_error", 0.55))
     publish_factorization(tmp_path / "old", factorization, validation=None)  # as software 0.1 did
-    table = steps.table(*steps.load(tmp_path / "old", ("test_recall_20_error", 0.55)))
+    table = steps_to_target.table(*steps_to_target.load(tmp_path / "old", ("test_recall_20_error", 0.55)))
     assert table["trial"].tolist() == [1]
 
 
@@ -135,7 +135,7 @@ def test_stores_of_0_1_are_verified_exported_and_merged(
     assert merge.merge([tmp_path / "release", new], both, lambda line: None) == 0
     for place in (old, tmp_path / "release", both):
         assert verify.run(place, lambda line: None) == 0
-    found = {one.chosen_by for one in factorizations.load(both)}
+    found = {one.chosen_by for one in measured_factorizations.load(both)}
     assert found == {"recall_20", "validation_recall_20"}
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from analysis import points
+from analysis import release_points
 from results import durable, store
 from results.bad_input import BadInput
 from results.checks import release_checks, verify
@@ -394,7 +394,7 @@ def test_targets_alike_in_six_digits_are_on_curves_of_their_own(
         Target("validation_loss", 0.5),
     )
     fill(tmp_path / "store", make_study(trials=2, targets=targets))
-    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, points.table) == 0
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, release_points.table) == 0
     rows = pq.read_table(tmp_path / "release" / "points.parquet").to_pylist()
     assert [row["curve"].partition(" ≤ ")[2] for row in rows] == ["0.5", "0.5000001", "0.5000002"]
     assert verify.run(tmp_path / "release", lambda line: None) == 0
@@ -405,7 +405,7 @@ def test_a_release_with_an_empty_table_has_no_faults(tmp_path: Path, rows: list)
     nothing = by_hand.Ran("INFEASIBLE", rows)
     about = by_hand.study(trials=1, details={"licence": "Apache-2.0"})
     by_hand.publish(tmp_path / "store", about, {0: nothing})
-    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, points.table) == 0
+    assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, release_points.table) == 0
     assert pq.read_table(tmp_path / "release" / "measurements.parquet").num_rows == len(rows)
     assert verify.run(tmp_path / "release", lambda line: None) == 0
 
@@ -438,7 +438,7 @@ def test_points_are_of_the_tables_beside_them_though_the_store_grew_meanwhile(
     def late(*where: Any) -> pa.Table:
         fill(tmp_path / "store", study)
         fill(tmp_path / "store", make_study(trials=1, batch_size=256))
-        return points.table(*where)
+        return release_points.table(*where)
 
     assert release.export(tmp_path / "store", tmp_path / "release", lambda line: None, late) == 0
     assert verify.run(tmp_path / "release", lambda line: None) == 0

@@ -230,7 +230,7 @@ def test_a_writer_that_stalls_anywhere_does_no_harm_whenever_it_goes_on(
         check(writer, tmp_path, study, whole=True)
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 300))])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 300))])
 def test_writers_in_any_order(writer: ModuleType, tmp_path: Path, begin: Callable[[int], Stalled], seed: int) -> None:
     study, chance = writer.study_of("off", 4), random.Random(seed)
     everybody = [begin(attempt) for attempt in range(1, 5)]

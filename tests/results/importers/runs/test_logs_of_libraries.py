@@ -149,7 +149,7 @@ def as_error(value: float, tag: str) -> float:
     return float(1 - exact) if -int(exact.as_tuple().exponent) <= 12 else 1 - value
 
 
-def test_values_of_the_runs_come_from_paths_configs_and_hyperparameters(tmp_path: Path) -> None:
+def test_values_come_from_paths_configs_and_hyperparameters(tmp_path: Path) -> None:
     learned: Mapping[str, tuple[str, float | None]] = {
         "tensorboard": ("sgd", 0.05),
         "trainer": ("adamw", None),

@@ -106,7 +106,7 @@ NOISE, RUNS, LAST = 0.05, 300, 20_000
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.3, 0.5])
-def test_averaged_answers_are_within_3_percent_and_raw_ones_are_too_low(rate: float) -> None:
+def test_averaged_answers_are_right_and_raw_ones_too_low(rate: float) -> None:
     """Losses L = 3 (t / crossing)^-rate with noise of 5 %, logged at every step, cross 3 at a known step.
 
     The crossings are at any point of the windows, so that the width of a window is no bias.
@@ -132,7 +132,7 @@ def middle(logged: Series, target: Target) -> float:
     return float(found.low[0] + found.high[0]) / 2
 
 
-def test_seconds_per_step_leave_out_evaluations_restarts_and_the_start() -> None:
+def test_seconds_per_step_omit_evaluations_restarts_and_start() -> None:
     step = np.concatenate([np.arange(0, 200, 10), np.arange(150, 400, 10)])
     seconds, now, before = [], 0.0, 0
     for i, each in enumerate(step.tolist()):

@@ -65,17 +65,19 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
     Raises:
       BadInput: the data cannot be used or do not match a study.
     """
-    by_data = grouped(studies, lambda one: (one.study.dataset, one.study.dataset_version))
+    by_data = grouped(studies, lambda configured: (configured.study.dataset, configured.study.dataset_version))
     lines = []
     for group in by_data.values():
         data = registry.ratings(group[0].source or {})
         ratings = prepared.load(data)
         lines += [f"{data.name}: {line}" for line in ratings.lines()]
-        for one in group:
-            _check_size(one.study, ratings)
-            if one.study.kernel == "fused":
-                fused.library(one.study.dim)
-    emulated = sorted({one.study.cores for group in by_data.values() for one in group if _is_emulated(one.study)})
+        for configured in group:
+            _check_size(configured.study, ratings)
+            if configured.study.kernel == "fused":
+                fused.library(configured.study.dim)
+    emulated = sorted(
+        {configured.study.cores for group in by_data.values() for configured in group if _is_emulated(configured.study)}
+    )
     if emulated:
         cores = f"cores={','.join(map(str, emulated))} on {len(processors.physical_cores())} physical cores"
         lines.append(f"{cores} are emulated. Their times do not show the speed of real cores.")
@@ -88,9 +90,9 @@ def notes(studies: Sequence[Factorization]) -> list[str]:
     return ["a step of als is an epoch, and its studies run one after another"]
 
 
-def links(one: ConfiguredStudy[Factorization]) -> float:
+def links(configured: ConfiguredStudy[Factorization]) -> float:
     """Returns the number of links in an epoch of a study, or infinity if unknown because the data are not prepared."""
-    size = prepared.size(registry.ratings(one.source or {}))
+    size = prepared.size(registry.ratings(configured.source or {}))
     return math.inf if size is None else float(size.links)
 
 
@@ -106,14 +108,14 @@ def _version(source: RatingsSource, *, data_needed: bool) -> str:
 
 def _ratings_source(ratings: Config, *, data_needed: bool) -> RatingsSource:
     check_choice("ratings", ratings["name"], registry.RATINGS)
-    known = registry.ratings_options(ratings["name"])
+    names = registry.ratings_options(ratings["name"])
     for key in ratings:
-        if key != "name" and key not in known:
-            raise BadInput(f"ratings.{key}: {ratings['name']} does not have this option; {nearest(key, known)}")
+        if key != "name" and key not in names:
+            raise BadInput(f"ratings.{key}: {ratings['name']} does not have this option; {nearest(key, names)}")
     try:
         source = registry.ratings(ratings)
     except BadInput as error:
-        about_an_option = str(error).split()[0] in known
+        about_an_option = str(error).split()[0] in names
         raise BadInput(f"ratings.{error}" if about_an_option else str(error)) from None
     if data_needed or source.size() is None:
         prepared.check(source)
@@ -125,10 +127,10 @@ def _check_cores(cores: int | None) -> None:
     if devices and cores is not None and cores > devices:
         raise BadInput(f"cores={cores}: this machine has {devices} {kind} devices. Use at most cores={devices}.")
     physical = len(processors.physical_cores())
-    most = max(MOST_EMULATED, physical)
-    if not devices and cores is not None and cores > most:
-        there = number_of(physical, "physical core")
-        raise BadInput(f"cores={cores}: this machine has {there}. Use at most cores={most}.")
+    limit = max(MOST_EMULATED, physical)
+    if not devices and cores is not None and cores > limit:
+        cores_here = number_of(physical, "physical core")
+        raise BadInput(f"cores={cores}: this machine has {cores_here}. Use at most cores={limit}.")
 
 
 def _check_fused() -> None:

@@ -20,19 +20,19 @@ _END = "end_learning_rate_factor"
 def lines(configs: Iterable[Config]) -> list[str]:
     """Returns lines for the user about budgets, evaluations and rules of the archive that are not used."""
     chosen = [config["protocol"] for config in configs if config.get("protocol") is not None]
-    timed = [each for each in chosen if "time budget" in each.get("notes", ())]
+    timed = [protocol for protocol in chosen if "time budget" in protocol.get("notes", ())]
     studies = {
         "a time budget in the archive, so the last step of its COMPLETE trials is the budget": [
-            each["study"] for each in timed if each["train_steps"]
+            protocol["study"] for protocol in timed if protocol["train_steps"]
         ],
         "a time budget in the archive, so the budget in steps of the task is used": [
-            each["study"] for each in chosen if not each["train_steps"]
+            protocol["study"] for protocol in chosen if not protocol["train_steps"]
         ],
         "no complete trial in the archive, so the evaluations of the task are used": [
-            each["study"] for each in chosen if not each["evaluations"]
+            protocol["study"] for protocol in chosen if not protocol["evaluations"]
         ],
         "early_stopping in the archive, which is ignored: trials run to the end of their budget": [
-            each["study"] for each in chosen if "early stopping" in each.get("notes", ())
+            protocol["study"] for protocol in chosen if "early stopping" in protocol.get("notes", ())
         ],
     }
     return [f"{_count(names)} {text}" for text, names in studies.items() if names]
@@ -83,18 +83,18 @@ def spacings(protocol: Config, budget_steps: int) -> tuple[tuple[int, int], ...]
     """
     pairs: list[tuple[int, int]] = []
     start = 0
-    for by, recorded in protocol["evaluations"]:
-        until = min(recorded, start + (budget_steps - start) // by * by)
+    for spacing, recorded in protocol["evaluations"]:
+        until = min(recorded, start + (budget_steps - start) // spacing * spacing)
         if until > start:
-            pairs.append((by, until))
+            pairs.append((spacing, until))
             start = until
         if until < recorded:
             break
     if pairs:
-        widest = max(by for by, _ in pairs)
-        if (whole := (budget_steps - start) // widest * widest) > 0:
-            pairs.append((widest, start + whole))
-            start += whole
+        widest = max(spacing for spacing, _ in pairs)
+        if (length := (budget_steps - start) // widest * widest) > 0:
+            pairs.append((widest, start + length))
+            start += length
     if start < budget_steps and protocol["evaluations"]:
         pairs.append((budget_steps - start, budget_steps))
     return tuple(_merged(pairs))
@@ -119,7 +119,7 @@ def fraction_of(steps: Range, budget_steps: int) -> Range:
 
 def _merged(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Merges consecutive pairs that have equal spacing."""
-    return [(by, list(own)[-1][1]) for by, own in itertools.groupby(pairs, key=lambda pair: pair[0])]
+    return [(spacing, list(members)[-1][1]) for spacing, members in itertools.groupby(pairs, key=lambda pair: pair[0])]
 
 
 def _other(decays: set[str]) -> str:

@@ -112,7 +112,7 @@ class MeasuredFactorization:
 
     @property
     def device(self) -> str | None:
-        """JAX's name of the device, if known."""
+        """JAX's name of the device, if a record states it."""
         return self.hardware and self.hardware.device_kind
 
 
@@ -132,7 +132,7 @@ def load(folder: Folder) -> list[MeasuredFactorization]:
 def of_commits(commits: Sequence[Commit]) -> list[MeasuredFactorization]:
     """Returns the studies of kind ``cores`` among visible studies, in the same order."""
     measured = map(_measured, kinds.of_kind(commits, Factorization.kind))
-    return sorted(measured, key=lambda one: _order(one.study))
+    return sorted(measured, key=lambda factorization: _order(factorization.study))
 
 
 def absent(folder: Folder) -> BadInput:
@@ -156,8 +156,8 @@ def _measured(commit: Commit) -> MeasuredFactorization:
     trials = read_table(commit, "trials").to_pandas()
     runs = read_table(commit, "studies").select(["run", *Hardware._fields]).to_pylist()
     hardware = {run.pop("run"): Hardware(**run) for run in runs}
-    own = trials.set_index("trial")[["run", "status", *study.space]]
-    return MeasuredFactorization(study, commit.ledger, own, _epochs(commit), dict(sorted(hardware.items())))
+    ended = trials.set_index("trial")[["run", "status", *study.space]]
+    return MeasuredFactorization(study, commit.ledger, ended, _epochs(commit), dict(sorted(hardware.items())))
 
 
 def _epochs(commit: Commit) -> pd.DataFrame:
@@ -167,13 +167,13 @@ def _epochs(commit: Commit) -> pd.DataFrame:
     def column(name: str) -> np.ndarray:
         return table[name].to_numpy() if name in table else np.full(len(table), np.nan, np.float32)
 
-    one = np.float32(1)
+    unit = np.float32(1)
     values_of = {
         "seconds": column("row_half_seconds") + column("column_half_seconds"),
-        VALIDATION: one - column("validation_recall_20_error"),
-        "validation_recall_50": one - column("validation_recall_50_error"),
-        TEST: one - column("test_recall_20_error"),
-        "recall_50": one - column("test_recall_50_error"),
+        VALIDATION: unit - column("validation_recall_20_error"),
+        "validation_recall_50": unit - column("validation_recall_50_error"),
+        TEST: unit - column("test_recall_20_error"),
+        "recall_50": unit - column("test_recall_50_error"),
         "objective": column("train_objective"),
         "bytes_per_core": column("bytes_per_core"),
         "peak_bytes_per_core": column("peak_bytes_per_core"),
@@ -189,40 +189,44 @@ def table(factorizations: Sequence[MeasuredFactorization]) -> pd.DataFrame:
 
     Integer columns are Int64 and ``emulated`` is a nullable boolean, so unknown values are empty cells.
     """
-    frame = pd.DataFrame([_row(one) for one in factorizations], columns=list(COLUMNS))
+    frame = pd.DataFrame([_row(factorization) for factorization in factorizations], columns=list(COLUMNS))
     numbers = ("complete", "infeasible", "incomplete", *WHOLE)
     return frame.astype(dict.fromkeys(numbers, "Int64") | {"emulated": "boolean"})
 
 
-def _row(one: MeasuredFactorization) -> dict[str, object]:
-    study, ledger = one.study, one.ledger
+def _row(factorization: MeasuredFactorization) -> dict[str, object]:
+    study, ledger = factorization.study, factorization.ledger
     fields = ("dataset", "dim", "solver", "table_dtype", "cores", "solver_dtype", "ridge", "gather", "kernel")
     row = {field: getattr(study, field) for field in fields} | {
         "study": study.name,
-        "data": data_label(one),
+        "data": data_label(factorization),
         "cg_steps": study.cg_steps if study.solver in CONJUGATE else None,
         "complete": ledger.complete,
         "infeasible": ledger.infeasible,
         "incomplete": ledger.planned - ledger.complete - ledger.infeasible - ledger.missing,
-        **(one.hardware._asdict() if one.hardware else {}),
+        **(factorization.hardware._asdict() if factorization.hardware else {}),
     }
-    if one.chosen is None:
+    if factorization.chosen is None:
         return row
-    seconds = one.seconds
+    seconds = factorization.seconds
     recalls = (TEST, "recall_50", VALIDATION, "validation_recall_50")
     of_last = (*recalls, "objective", "bytes_per_core", "peak_bytes_per_core", *study.space)
-    row |= {"chosen_by": SPLITS[one.chosen_by], "trial": one.chosen, "epochs": one.result("epoch")}
-    row |= {name: one.result(name) for name in of_last}
+    row |= {
+        "chosen_by": SPLITS[factorization.chosen_by],
+        "trial": factorization.chosen,
+        "epochs": factorization.result("epoch"),
+    }
+    row |= {name: factorization.result(name) for name in of_last}
     if len(seconds):
         low, middle, high = (float(f"{value:.7g}") for value in np.quantile(seconds, (0.25, 0.5, 0.75)))
         row |= {"seconds_low": low, "seconds_per_epoch": middle, "seconds_high": high}
     return row
 
 
-def data_label(one: MeasuredFactorization) -> str:
+def data_label(factorization: MeasuredFactorization) -> str:
     """Returns a label that identifies the data more precisely than the data set's name, by options or version."""
-    options = one.study.dataset_options
-    return " ".join(f"{name}={value}" for name, value in options.items()) or one.study.dataset_version
+    options = factorization.study.dataset_options
+    return " ".join(f"{name}={value}" for name, value in options.items()) or factorization.study.dataset_version
 
 
 def notes(factorizations: Sequence[MeasuredFactorization]) -> list[str]:
@@ -230,16 +234,22 @@ def notes(factorizations: Sequence[MeasuredFactorization]) -> list[str]:
     return text.notes(
         {
             "cores are emulated, so seconds do not measure speed": [
-                emulated_label(one) for one in factorizations if one.hardware and one.hardware.emulated
+                emulated_label(factorization)
+                for factorization in factorizations
+                if factorization.hardware and factorization.hardware.emulated
             ],
             "every trial that ended diverged, so there is no result": [
-                one.study.name for one in factorizations if one.chosen is None and one.ledger.infeasible
+                factorization.study.name
+                for factorization in factorizations
+                if factorization.chosen is None and factorization.ledger.infeasible
             ],
             # Such a trial looks better than it is, because the number that selected it is also reported.
             "the best trial was chosen by test, because software 0.1 did not measure validation": [
-                one.study.name
-                for one in factorizations
-                if one.chosen_by == TEST and one.chosen is not None and len(one.trials) > 1
+                factorization.study.name
+                for factorization in factorizations
+                if factorization.chosen_by == TEST
+                and factorization.chosen is not None
+                and len(factorization.trials) > 1
             ],
         }
     )
@@ -248,18 +258,22 @@ def notes(factorizations: Sequence[MeasuredFactorization]) -> list[str]:
 remarks = notes  # on the printed table
 
 
-def emulated_label(one: MeasuredFactorization) -> str:
+def emulated_label(factorization: MeasuredFactorization) -> str:
     """Labels a study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
-    physical = one.hardware and one.hardware.physical_cores
-    words = "1 core" if one.study.cores == 1 else f"{one.study.cores} cores"
-    return f"{one.study.name} ({words} on {physical} physical)" if physical else f"{one.study.name} ({words})"
+    physical = factorization.hardware and factorization.hardware.physical_cores
+    words = "1 core" if factorization.study.cores == 1 else f"{factorization.study.cores} cores"
+    return (
+        f"{factorization.study.name} ({words} on {physical} physical)"
+        if physical
+        else f"{factorization.study.name} ({words})"
+    )
 
 
 def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:
     """Formats the columns that differ between rows as text. A star marks seconds on emulated cores."""
-    whole = table(factorizations)
-    rows = whole.sort_values(["dataset", "data"], kind="stable").to_dict("records")
-    further = [name for name in ("cg_steps", "ridge", "gather", "kernel") if whole[name].nunique(dropna=False) > 1]
+    frame = table(factorizations)
+    rows = frame.sort_values(["dataset", "data"], kind="stable").to_dict("records")
+    varied = [name for name in ("cg_steps", "ridge", "gather", "kernel") if frame[name].nunique(dropna=False) > 1]
     common = set.intersection(*(set(row["data"].split()) for row in rows))
     lines = []
     for row in rows:
@@ -270,7 +284,7 @@ def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:
             "dim": str(row["dim"]),
             "solver": row["solver"],
             "dtype": "/".join(dict.fromkeys([row["table_dtype"], row["solver_dtype"]])),
-            **{name: _cell(row[name]) for name in further},
+            **{name: _cell(row[name]) for name in varied},
             "cores": str(row["cores"]),
             "seconds/epoch": text.number(row["seconds_per_epoch"]) + star,
             "recall@20": _cell(row["recall_20"], ".4f"),
@@ -283,8 +297,8 @@ def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:
         }
         lines.append(cells)
     left = ["dataset", "solver", "dtype", "data", "ridge", "gather", "kernel", "device"]
-    least = ("device", "diverged", "trials", "trial", "recall@50")
-    return text.table(lines, left, ["data"], least=least, kept=["seconds/epoch"])
+    optional = ("device", "diverged", "trials", "trial", "recall@50")
+    return text.table(lines, left, ["data"], least=optional, kept=["seconds/epoch"])
 
 
 def _cell(value: Any, form: str = "") -> str:

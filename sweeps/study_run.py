@@ -97,9 +97,9 @@ def run_study(
         if has_work:
 
             def confirming() -> list[Trial]:
-                further = _confirming(study, claim)
-                multihost.broadcast([trial.id for trial in further])
-                return further
+                trials = _confirming(study, claim)
+                multihost.broadcast([trial.id for trial in trials])
+                return trials
 
             compile_cache.enable()
             about = provenance.software() | provenance.device(study.devices) | started_at

@@ -36,8 +36,8 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[Scenario] 
         searches = simulation.draw(scenario, datasets, rng)
         return row(scenario, fit(scenario, searches), searches.critical)
 
-    every = simulation.scenarios()
-    return coverage_tables.table("coverage", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
+    all_scenarios = simulation.scenarios()
+    return coverage_tables.table("coverage", all_scenarios, scenarios, one, seed, datasets, report)[list(COLUMNS)]
 
 
 def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
@@ -55,10 +55,10 @@ def fit(scenario: Scenario, searches: Searches) -> list[regimes.Fit]:
 
 def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray) -> dict[str, object]:
     """Returns the results of a scenario with true critical batch sizes ``critical`` [d]: a row of ``COLUMNS``."""
-    verdicts = [one.verdict for one in fitted]
-    low, high = (np.array([getattr(one, end) for one in fitted]) for end in ("low", "high"))
+    verdicts = [fit_of_data.verdict for fit_of_data in fitted]
+    low, high = (np.array([getattr(fit_of_data, end) for fit_of_data in fitted]) for end in ("low", "high"))
     holds, rates = coverage_tables.rates(verdicts, low, high, critical)
-    failed = [{check.assumption for check in one.shape.doubts} for one in fitted]
+    failed = [{check.assumption for check in fit_of_data.shape.doubts} for fit_of_data in fitted]
     breaks = simulation.BEYOND[scenario.shape].breaks if scenario.shape in simulation.BEYOND else None
     return {
         **dict(zip(COLUMNS, (*scenario, len(fitted)), strict=False)),
@@ -69,22 +69,22 @@ def row(scenario: Scenario, fitted: Sequence[regimes.Fit], critical: np.ndarray)
     }
 
 
-def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Returns the rates over all data sets with the same value in column ``by``. See ``coverage_tables.summary``."""
-    return coverage_tables.summary(table, by, ("wrong", "failed", "named"))
+def summary(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Returns the rates over all data sets with the same value in ``column``. See ``coverage_tables.summary``."""
+    return coverage_tables.summary(table, column, ("wrong", "failed", "named"))
 
 
 def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
     """Formats the rates as text, grouped by knee position, by shape and so on. Each group is shown with its aim."""
-    beyond = table["shape"].isin(simulation.BEYOND)
-    strained = (table["shape"] == simulation.LOPSIDED) | beyond
-    own, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
+    is_beyond = table["shape"].isin(simulation.BEYOND)
+    strained = (table["shape"] == simulation.LOPSIDED) | is_beyond
+    has_own_points, inside = table["points"] == "own", table["knee"].isin(simulation.INSIDE)
     # The aims apply to these. Strains and cases beyond the assumptions are separate.
-    standard = table[own & inside & ~strained]
+    standard = table[has_own_points & inside & ~strained]
     parts = [
         ("all", standard.assign(all="knee inside, five shapes"), "all"),
-        ("knee, five shapes", table[own & ~strained], "knee"),
-        ("shape of curve, knee inside", table[own & inside & ~beyond], "shape"),
+        ("knee, five shapes", table[has_own_points & ~strained], "knee"),
+        ("shape of curve, knee inside", table[has_own_points & inside & ~is_beyond], "shape"),
         ("batch sizes, knee inside", standard, "batch_sizes"),
         ("noise, knee inside", standard, "noise"),
         ("grid of evaluations, knee inside", standard, "grid"),
@@ -98,14 +98,14 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
         f"At most {FALSELY:.0%} are identified if it is not.",
         "",
     ]
-    for title, rows, by in parts:
+    for title, rows, column in parts:
         if len(rows):
-            rates = summary(rows, by)
-            aims = [met(rate, by) for rate in rates.to_dict("records")]
-            lines += [coverage_tables.block(title, rates.assign(aim=aims), by, SHARES), ""]
-    for noise, rows in table[beyond].groupby("noise", sort=False):
+            rates = summary(rows, column)
+            aims = [met(rate, column) for rate in rates.to_dict("records")]
+            lines += [coverage_tables.block(title, rates.assign(aim=aims), column, SHARES), ""]
+    for noise, rows in table[is_beyond].groupby("noise", sort=False):
         lines += [_beyond(f"beyond the assumptions, {noise} noise", rows), ""]
-    return "\n".join([*lines, _BEYOND]) if beyond.any() else "\n".join(lines[:-1])
+    return "\n".join([*lines, _BEYOND]) if is_beyond.any() else "\n".join(lines[:-1])
 
 
 _BEYOND = f"""\
@@ -119,25 +119,25 @@ def _beyond(title: str, rows: pd.DataFrame) -> str:
     shares = {"hold": "covered", "identified": "identified", "and wrong": "wrong"} | HEADINGS
     shares |= {"failed": "failed", "by name": "named"}
     lines = [
-        {title: str(one["shape"])}
-        | {heading: percent(one[column]) for heading, column in shares.items()}
-        | {"aim": met_beyond(one)}
-        for one in rows.to_dict("records")
+        {title: str(scenario["shape"])}
+        | {heading: percent(scenario[column]) for heading, column in shares.items()}
+        | {"aim": met_beyond(scenario)}
+        for scenario in rows.to_dict("records")
     ]
     return text.table(lines, [title, "aim"])
 
 
-def met_beyond(one: Mapping[Any, Any]) -> str:
+def met_beyond(scenario: Mapping[Any, Any]) -> str:
     """Returns ``met`` or ``MISSED`` for a scenario of ``simulation.BEYOND``, or an empty string if there is no aim."""
-    if one["shape"] not in simulation.CHOSEN_ON:
+    if scenario["shape"] not in simulation.CHOSEN_ON:
         return ""
-    return "met" if one["wrong"] <= WRONG and one["named"] >= NAMED else "MISSED"
+    return "met" if scenario["wrong"] <= WRONG and scenario["named"] >= NAMED else "MISSED"
 
 
-def met(rate: Mapping[Any, Any], by: str) -> str:
+def met(rate: Mapping[Any, Any], column: str) -> str:
     """Returns ``met`` or ``MISSED`` for a row of ``summary``, or an empty string if there is no aim."""
-    if rate[by] == "shared unawares":
+    if rate[column] == "shared unawares":
         return ""
-    if rate[by] in simulation.KNEES and rate[by] not in simulation.INSIDE:
+    if rate[column] in simulation.KNEES and rate[column] not in simulation.INSIDE:
         return "met" if rate["identified"] <= FALSELY else "MISSED"
     return "met" if LEAST <= rate["covered"] <= MOST and rate["least"] >= EACH else "MISSED"

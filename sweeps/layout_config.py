@@ -13,7 +13,7 @@ from results.costs.hardware import HARDWARE, described, hardware_of
 from results.plans.layout import AHEAD, DEVICE, EMULATED, PRECISIONS, LayoutStudy
 from results.plans.search_space import SearchSpace
 from results.plans.study import check_int
-from sweeps import choices, networks
+from sweeps import choices, network_config
 from sweeps.configured_study import Config, ConfiguredStudy
 from workloads import packages, registry
 from workloads.layouts import shapes
@@ -56,8 +56,8 @@ class Keys:
 def read(config: Config) -> ConfiguredStudy[LayoutStudy]:
     """Returns the study of a configuration. Raises BadInput if it is invalid, unless ``on_invalid=record``."""
     step = config["step"]
-    for key, least in {"batch_size": 1, "length": 1, "attention_block": 0}.items():
-        check_int(f"step.{key}", step[key], least)
+    for key, lowest in {"batch_size": 1, "length": 1, "attention_block": 0}.items():
+        check_int(f"step.{key}", step[key], lowest)
     check_choice("on_invalid", config["on_invalid"], ON_INVALID)
     check_choice("step.precision", step["precision"], PRECISIONS)
     registry.check("optimizer", step["optimizer"])
@@ -119,7 +119,7 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
     registry.check("dataset", name)
     source = dict(config[name] or {}) if name in registry.OWN_DATASETS else None
     dataset = registry.dataset(name, source)
-    options, model = networks.model_options(task, dataset)
+    options, model = network_config.model_options(task, dataset)
     if step["batch_size"] % model.group:
         raise BadInput(
             f"step.batch_size={step['batch_size']} cuts groups of {model.group} examples that the model normalizes "
@@ -138,10 +138,11 @@ def _of_task(config: Config) -> tuple[Config | None, Config, Tensors]:
         "packages": registry.package_identities(name, task["model"]["name"], optimizer),
     }
     tensors = shardings.tensors(workload, step["batch_size"])
-    again = step["rematerialization"]
-    if again != "none" and not any(STACKED in name for name in tensors.tensors):
+    rematerialization = step["rematerialization"]
+    if rematerialization != "none" and not any(STACKED in name for name in tensors.tensors):
         raise BadInput(
-            f"step.rematerialization={again}: the model has no stacked layers to compute again. Leave it out."
+            f"step.rematerialization={rematerialization}: the model has no stacked layers to compute again. "
+            "Leave it out."
         )
     return source, fields, tensors
 
@@ -150,9 +151,9 @@ def _check_kept(kept: Sequence[str], study: LayoutStudy, source: Config | None) 
     """Raises BadInput unless the model has all tensors that should be kept."""
     from harness.runners import layouts
 
-    known = layouts.kept_names(study, source)
+    names = layouts.kept_names(study, source)
     for name in kept:
-        check_choice("step.rematerialization", name, ("none", "full", *known))
+        check_choice("step.rematerialization", name, ("none", "full", *names))
 
 
 def notes(studies: Sequence[LayoutStudy]) -> list[str]:
@@ -168,10 +169,10 @@ def notes(studies: Sequence[LayoutStudy]) -> list[str]:
 
 def _shape(step: Config) -> Shape:
     check_choice("step.model", step["model"], SHAPES)
-    known = [field.name for field in dataclasses.fields(Shape)]
+    names = [field.name for field in dataclasses.fields(Shape)]
     for key, value in step["shape"].items():
-        if key not in known:
-            raise BadInput(f"step.shape.{key}: unknown key; {nearest(key, known)}")
+        if key not in names:
+            raise BadInput(f"step.shape.{key}: unknown key; {nearest(key, names)}")
         default = getattr(SHAPES[step["model"]], key)
         if isinstance(default, bool):
             if not isinstance(value, bool):
@@ -196,12 +197,12 @@ def _hardware(engine: str, asked: str | None) -> str:
     topology = engine.partition(":")[2]
     topologies.check(topology)
     named = topology.partition(":")[0]
-    own = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
-    assert own is not None  # every version has hardware
+    row = hardware_of(named if named.startswith("tpu") else f"TPU {named}")
+    assert row is not None  # every version has hardware
     if asked is None:
-        return own
-    if asked.partition(";")[0] != own:
-        raise BadInput(f"hardware={asked}: engine={engine} predicts costs of {own}. Leave out hardware.")
+        return row
+    if asked.partition(";")[0] != row:
+        raise BadInput(f"hardware={asked}: engine={engine} predicts costs of {row}. Leave out hardware.")
     return asked
 
 
@@ -211,10 +212,10 @@ def _devices(engine: str, asked: int | None) -> int | None:
         check_int("devices", asked, 1)
     if not engine.startswith(f"{AHEAD}:"):
         return asked
-    there = topologies.count(engine.partition(":")[2])
-    if asked not in (None, there):
-        raise BadInput(f"devices={asked}: engine={engine} has {number_of(there, 'device')}")
-    return there
+    count = topologies.count(engine.partition(":")[2])
+    if asked not in (None, count):
+        raise BadInput(f"devices={asked}: engine={engine} has {number_of(count, 'device')}")
+    return count
 
 
 def _read(config: Config, tensors: Tensors, text: str) -> tuple[str, Layout | str, int]:
@@ -237,10 +238,10 @@ def _check_devices(study: LayoutStudy) -> None:
     kind, devices = processors.accelerators()
     physical = len(processors.physical_cores())
     if study.engine_name == DEVICE and study.device_count > (devices or physical):
-        there = number_of(devices, f"{kind} device") if devices else number_of(physical, "physical core")
+        available = number_of(devices, f"{kind} device") if devices else number_of(physical, "physical core")
         raise BadInput(
             f"engine={DEVICE}: mesh {study.mesh} has {number_of(study.device_count, 'device')}, but this machine has "
-            f"{there}. Use engine={EMULATED}, which emulates devices on a CPU."
+            f"{available}. Use engine={EMULATED}, which emulates devices on a CPU."
         )
     if study.engine_name == EMULATED and study.device_count > max(MOST_EMULATED, physical):
         raise BadInput(

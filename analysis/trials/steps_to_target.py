@@ -40,7 +40,11 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
     overview = survey(folder, rule)
     descriptions = overview.descriptions
     overview = overview._replace(
-        descriptions={name: each for name, each in descriptions.items() if kind_views.PRESENTATIONS[each.kind].answers}
+        descriptions={
+            name: description
+            for name, description in descriptions.items()
+            if kind_views.PRESENTATIONS[description.kind].answers
+        }
     )
     if descriptions and not overview.descriptions:
         raise BadInput(f"no study in {folder} has steps to target: its kinds have no targets")
@@ -50,9 +54,9 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
     if request is None or request == RERUNS:
         return overview, request
     check_choice("metric", request[0], recorded_metrics(overview))
-    for one in overview.descriptions.values():
-        if not _is_recorded(one) and request[0] in one.metrics:
-            check_chooses(request[0], one.metrics)
+    for description in overview.descriptions.values():
+        if not _is_recorded(description) and request[0] in description.metrics:
+            check_chooses(request[0], description.metrics)
     target = Target(*request)
     target.check_possible("--value")
     return overview, target
@@ -60,7 +64,7 @@ def load(folder: Folder, request: TargetRequest = None, rule: Rule = MINIMUM) ->
 
 def recorded_metrics(overview: Overview) -> list[str]:
     """Returns all metrics that were measured by any study, sorted."""
-    return sorted({metric for one in overview.descriptions.values() for metric in one.metrics})
+    return sorted({metric for description in overview.descriptions.values() for metric in description.metrics})
 
 
 def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescription]]:
@@ -73,11 +77,19 @@ def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescr
     if request == RERUNS:
         return rerun_targets.targets(overview)
     if request is not None:
-        workloads = {_workload(one) for one in overview.descriptions.values() if request.metric in one.metrics}
-        return {request: [one for one in overview.descriptions.values() if _workload(one) in workloads]}
-    for one in overview.descriptions.values():
-        for own in one.targets:
-            studies.setdefault(Target(*own), []).append(one)
+        workloads = {
+            _workload(description)
+            for description in overview.descriptions.values()
+            if request.metric in description.metrics
+        }
+        return {
+            request: [
+                description for description in overview.descriptions.values() if _workload(description) in workloads
+            ]
+        }
+    for description in overview.descriptions.values():
+        for target in description.targets:
+            studies.setdefault(Target(*target), []).append(description)
     if not studies:
         raise BadInput(f"no study has a target. Set one with --metric and --value{_proposal(overview)}.")
     return studies
@@ -101,12 +113,12 @@ def _other_files(folder: Folder) -> str:
     """Returns the end of the error message for a folder with other files, such as logs from other programs."""
     if not folder.is_dir():
         return ""
-    visible = [each for each in folder.iterdir() if not each.name.startswith(".")]
-    inner = (inside for each in visible if each.is_dir() for inside in each.iterdir())
-    if any(fnmatch.fnmatch(each.name, pattern) for each in (*visible, *inner) for pattern in LOGS):
+    visible = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    inner = (inside for path in visible if path.is_dir() for inside in path.iterdir())
+    if any(fnmatch.fnmatch(path.name, pattern) for path in (*visible, *inner) for pattern in LOGS):
         map_words = f"python -m results import runs {printing.quoted(folder)} --suggest-map --map runs.yaml"
         return f" To import the logs of your own runs, start with `{map_words}`."
-    if any(each.is_file() for each in visible):
+    if any(path.is_file() for path in visible):
         return " Steps measured elsewhere go into a CSV file: python -m analysis fit --points FILE"
     return ""
 
@@ -117,17 +129,19 @@ def without_pruned(overview: Overview, request: Wanted, what: str) -> tuple[Over
     Raises:
       BadInput: all studies are pruned, but ``what`` needs complete curves.
     """
-    names = {one.study for descriptions in targets(overview, request).values() for one in descriptions}
+    names = {description.study for descriptions in targets(overview, request).values() for description in descriptions}
     # Only our own commits need to be opened.
-    ours = {name for name in names if not _is_recorded(overview.descriptions[name])}  # others are not pruned
-    commits = store.catalogue(overview.folder) if ours else []
-    pruned = [commit.name for commit in commits if commit.name in ours and commit.study.search.pruning == "exact"]
+    measured_here = {name for name in names if not _is_recorded(overview.descriptions[name])}  # others are not pruned
+    commits = store.catalogue(overview.folder) if measured_here else []
+    pruned = [
+        commit.name for commit in commits if commit.name in measured_here and commit.study.search.pruning == "exact"
+    ]
     why = f"{what} needs whole curves, but pruning cut those of losing trials short: {text.first_few(pruned)}. "
     why += "Run them with pruning=off, or use --rule minimum."
     if len(pruned) == len(names):
         raise BadInput(why)
-    whole = {name: one for name, one in overview.descriptions.items() if name not in pruned}
-    return overview._replace(descriptions=whole), [f"not in the table: {why}"] if pruned else []
+    unpruned = {name: description for name, description in overview.descriptions.items() if name not in pruned}
+    return overview._replace(descriptions=unpruned), [f"not in the table: {why}"] if pruned else []
 
 
 def table(overview: Overview, request: Wanted = None) -> pd.DataFrame:
@@ -137,15 +151,15 @@ def table(overview: Overview, request: Wanted = None) -> pd.DataFrame:
     """
     rows = []
     for target, descriptions in targets(overview, request).items():
-        answers = overview.answers(target, {one.study for one in descriptions})
-        for one in descriptions:
-            workload = (*_workload(one), one.batch_size, target.metric, target.value)
-            counts = (one.complete, one.infeasible, one.incomplete)
-            answer = answers.get(one.study, (None, None, None))
-            rows.append((*workload, *answer, *counts, one.seconds_per_epoch, one.study))
-    whole = ("batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete")
+        answers = overview.answers(target, {description.study for description in descriptions})
+        for description in descriptions:
+            workload = (*_workload(description), description.batch_size, target.metric, target.value)
+            counts = (description.complete, description.infeasible, description.incomplete)
+            answer = answers.get(description.study, (None, None, None))
+            rows.append((*workload, *answer, *counts, description.seconds_per_epoch, description.study))
+    integers = ("batch_size", "steps_low", "steps_high", "trial", "complete", "infeasible", "incomplete")
     table = pd.DataFrame(rows, columns=[*COLUMNS, "study"])
-    table = table.astype(dict.fromkeys(whole, "Int64") | {"seconds_per_epoch": np.float64})
+    table = table.astype(dict.fromkeys(integers, "Int64") | {"seconds_per_epoch": np.float64})
     order = ["dataset", "model", "optimizer", "target_metric", "target_value", "batch_size", "study"]
     return table.sort_values(order, ignore_index=True)
 
@@ -160,21 +174,30 @@ def add_best(table: pd.DataFrame, overview: Overview) -> pd.DataFrame:
     return table.assign(best_value=[lowest[metric].get(name, np.nan) for metric, name in pairs])
 
 
-def is_exact(own: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
-    """Returns whether trials that stop once they have decided the targets ``own`` also decide ``target``."""
-    values = [t.value for t in own if t.metric == target.metric]
-    return not own or any(target.value > value or (target.value == value and not rule.strict) for value in values)
+def is_exact(own_targets: Sequence[Target], target: Target, rule: Rule = MINIMUM) -> bool:
+    """Returns whether trials that stop once they have decided ``own_targets`` also decide ``target``."""
+    values = [t.value for t in own_targets if t.metric == target.metric]
+    return not own_targets or any(
+        target.value > value or (target.value == value and not rule.strict) for value in values
+    )
 
 
 def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]:
     """Returns notes on the table ``shown``, of one sentence each."""
     rule, descriptions = overview.rule, [overview.descriptions[name] for name in dict.fromkeys(shown["study"])]
     # Trials that ended at their targets may not have reached a harder one.
-    ends_at = {a.study: [Target(*own) for own in a.targets] if a.stop == "target" else [] for a in descriptions}
-    few = [one for one in descriptions if rule.first is not None and one.complete < rule.first]
-    published = [name for name, one in overview.descriptions.items() if _is_recorded(one) and not one.targets]
+    ends_at = {
+        a.study: [Target(*targets_of_study) for targets_of_study in a.targets] if a.stop == "target" else []
+        for a in descriptions
+    }
+    few = [description for description in descriptions if rule.first is not None and description.complete < rule.first]
+    published = [
+        name
+        for name, description in overview.descriptions.items()
+        if _is_recorded(description) and not description.targets
+    ]
     reached = set(shown.loc[shown["steps_high"].notna(), "study"])
-    single = [one.study for one in descriptions if _only_ends(one)]
+    single = [description.study for description in descriptions if _only_ends(description)]
     general = {
         "not in the table, because no run has ended yet": overview.waiting,
         "not in the table, because published studies have no targets (set one with --metric and --value)": (
@@ -191,11 +214,11 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
         {
             "trials stopped once they had decided their targets, so steps to this one may be too many or missing": [
                 name
-                for name, own in ends_at.items()
-                if isinstance(request, Target) and not is_exact(own, request, rule)
+                for name, targets_of_study in ends_at.items()
+                if isinstance(request, Target) and not is_exact(targets_of_study, request, rule)
             ],
             f"fewer than {rule.first} trials are COMPLETE, so all of them count": [
-                f"{one.study} ({one.complete})" for one in few
+                f"{description.study} ({description.complete})" for description in few
             ],
         }
     )
@@ -205,10 +228,10 @@ def notes(overview: Overview, shown: pd.DataFrame, request: Wanted) -> list[str]
 def _lists(overview: Overview, names: Collection[str]) -> list[str]:
     """Returns notes on studies that list the same runs, and on studies that combine several lists from a source."""
     commits = [commit for commit in store.catalogue(overview.folder) if commit.name in names]
-    again = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
+    duplicates = same_runs(kinds.of_type([commit.study for commit in commits], Recorded))
     joined = [commit.name for commit in commits if SOURCE_LISTS in read_table(commit, "trials").column_names]
     runs = {
-        "identical runs, listed with contradicting metaparameters": [" and ".join(pair) for pair in again],
+        "identical runs, listed with contradicting metaparameters": [" and ".join(pair) for pair in duplicates],
         f"joined from several lists of the same runs (see {SOURCE_LISTS} in the table of trials)": joined,
     }
     return [f"{what}: {'; '.join(which)}" for what, which in runs.items() if which]
@@ -256,14 +279,17 @@ def _confirmed(row: Mapping[Any, Any]) -> str:
     return text.interval(row["confirmed_low"], row["confirmed_high"])
 
 
-def _workload(one: StudyDescription) -> tuple[str, str, str]:
-    return one.dataset, one.model, one.optimizer
+def _workload(description: StudyDescription) -> tuple[str, str, str]:
+    return description.dataset, description.model, description.optimizer
 
 
-def _is_recorded(one: StudyDescription) -> bool:
-    return kinds.KINDS[one.kind].recorded
+def _is_recorded(description: StudyDescription) -> bool:
+    return kinds.KINDS[description.kind].recorded
 
 
-def _only_ends(one: StudyDescription) -> bool:
+def _only_ends(description: StudyDescription) -> bool:
     """Returns whether a published study has at most one measurement per trial."""
-    return _is_recorded(one) and one.rows <= one.complete + one.infeasible + one.incomplete
+    return (
+        _is_recorded(description)
+        and description.rows <= description.complete + description.infeasible + description.incomplete
+    )

@@ -84,25 +84,27 @@ def figures() -> dict[int, dict[tuple[int, int], Sequence[PaperLine]]]:
     lines: dict[int, dict[tuple[int, int], list[PaperLine]]] = {}
     with FILE.open() as file:
         for row in csv.DictReader(file):
-            one = _line(row)
-            lines.setdefault(int(row["figure"]), {}).setdefault(one.position, []).append(one)
-    return {number: {position: tuple(own) for position, own in panels.items()} for number, panels in lines.items()}
+            line = _line(row)
+            lines.setdefault(int(row["figure"]), {}).setdefault(line.position, []).append(line)
+    return {
+        number: {position: tuple(members) for position, members in panels.items()} for number, panels in lines.items()
+    }
 
 
 def targets(dataset: str, model: str, optimizer: str) -> list[Target]:
     """Returns the targets for which the figures show a workload, in the order of the figures."""
     lines = _lines(dataset, model, optimizer)
-    return list(dict.fromkeys(one.target for one in lines if one.value is not None))
+    return list(dict.fromkeys(line.target for line in lines if line.value is not None))
 
 
 def metrics(dataset: str, model: str, optimizer: str) -> list[str]:
     """Returns the metrics for which the figures show a workload."""
-    return list(dict.fromkeys(one.metric for one in _lines(dataset, model, optimizer)))
+    return list(dict.fromkeys(line.metric for line in _lines(dataset, model, optimizer)))
 
 
 def _lines(*workload: str) -> list[PaperLine]:
-    lines = (one for panels in figures().values() for own in panels.values() for one in own)
-    return [one for one in lines if one.workload == workload]
+    lines = (line for panels in figures().values() for members in panels.values() for line in members)
+    return [line for line in lines if line.workload == workload]
 
 
 def _line(row: StringMap) -> PaperLine:

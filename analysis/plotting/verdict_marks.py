@@ -58,17 +58,21 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     """
     edges = np.geomspace(*ax.get_xlim(), 241)
     middles = np.sqrt(edges[1:] * edges[:-1])
-    strips = [(one, regimes.names(one.points_fit.fit, middles)) for one in labelled if one.points_fit.fit]
+    strips = [
+        (label_fit, regimes.names(label_fit.points_fit.fit, middles))
+        for label_fit in labelled
+        if label_fit.points_fit.fit
+    ]
     if not strips:
         return
     first_names = strips[0][1]
-    same = np.all([names == first_names for _, names in strips], axis=0)
-    for first, last in runs(np.where(same, first_names, "")):
-        if same[first] and (first_names[first] != "?" or len(labelled) == 1):
+    agrees = np.all([names == first_names for _, names in strips], axis=0)
+    for first, last in runs(np.where(agrees, first_names, "")):
+        if agrees[first] and (first_names[first] != "?" or len(labelled) == 1):
             color = REGIME_COLORS[str(first_names[first])]
             ax.axvspan(edges[first], edges[last], color=color, alpha=0.45, linewidth=0, zorder=0)
     named = set[str]()
-    for row, (one, names) in enumerate(strips, 1):
+    for row, (label_fit, names) in enumerate(strips, 1):
         bottom = 1.0 + (len(strips) - row) * STRIP
         for first, last in runs(names):
             _strip(ax, str(names[first]), (edges[first], edges[last]), bottom, (last - first) / len(names), named)
@@ -76,12 +80,12 @@ def regime_spans(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
             ax.text(
                 -0.008,
                 bottom + STRIP / 2,
-                one.label,
+                label_fit.label,
                 transform=ax.transAxes,
                 ha="right",
                 va="center",
                 fontsize=7.5,
-                color=one.color,
+                color=label_fit.color,
             )
 
 
@@ -120,70 +124,70 @@ def answers(ax: Axes, labelled: Sequence[LabelledFit], *, small: bool = False) -
     Arrows mark ends outside the axes. Uncertain answers are dashed and hollow. On ``small`` axes, the text is placed in
     a corner.
     """
-    for one in labelled:
-        _knee(ax, one, 4.0 if small else 5.0)
+    for label_fit in labelled:
+        _knee(ax, label_fit, 4.0 if small else 5.0)
     if small:
         _in_a_corner(ax, labelled)
         return
     height = 0.05
-    for one in reversed(labelled):
-        words = f"pays up to {one.points_fit.pays_in_words}"
-        height += APART * _answer(ax, one, height, f"{one.label}: {words}" if one.label else words)
+    for label_fit in reversed(labelled):
+        words = f"pays up to {label_fit.points_fit.pays_in_words}"
+        height += APART * _answer(ax, label_fit, height, f"{label_fit.label}: {words}" if label_fit.label else words)
 
 
-def _knee(ax: Axes, one: LabelledFit, size: float) -> None:
+def _knee(ax: Axes, label_fit: LabelledFit, size: float) -> None:
     """Marks an identified critical batch size with a diamond on the curve and a dotted line below it.
 
     A bound is shown only in the legend, as an arrowhead.
     """
-    fit, verdict = one.points_fit.fit, one.points_fit.verdict
+    fit, verdict = label_fit.points_fit.fit, label_fit.points_fit.verdict
     if fit is None or verdict == "not_identified":
         return
-    label = f"{KNEE}:\n{one.label} {one.points_fit.hyperbola_in_words}".replace("\n ", "\n")
-    look: Look = draw.diamond(one.color, in_doubt=bool(one.points_fit.doubts)) | {"markersize": size}
+    label = f"{KNEE}:\n{label_fit.label} {label_fit.points_fit.hyperbola_in_words}".replace("\n ", "\n")
+    look: Look = draw.diamond(label_fit.color, in_doubt=bool(label_fit.points_fit.doubts)) | {"markersize": size}
     look |= {"linestyle": "none", "label": label, "zorder": 5}
     if verdict != "identified":
         ax.plot([], [], **look | {"marker": ">" if verdict == "at_least" else "<"})
         return
     knee = float(regimes.curve(fit, np.array(fit.critical_batch_size)))
-    below: Look = {"color": one.color, "linewidth": 0.9, "linestyle": ":", "zorder": 1.5}
-    ax.plot([fit.critical_batch_size] * 2, [ax.get_ylim()[0], knee], **below)
+    drop_line: Look = {"color": label_fit.color, "linewidth": 0.9, "linestyle": ":", "zorder": 1.5}
+    ax.plot([fit.critical_batch_size] * 2, [ax.get_ylim()[0], knee], **drop_line)
     ax.plot([fit.critical_batch_size], [knee], **look)
 
 
 def _in_a_corner(ax: Axes, labelled: Sequence[LabelledFit]) -> None:
     look: Look = {"fontsize": 7.8, "va": "bottom", "linespacing": 1.15, "zorder": 6}
     look["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
-    for row, one in enumerate(reversed(labelled)):
-        interval(ax, one, 0.035 + 0.045 * row, 6)
-        pays = one.points_fit.pays_in_words
-        words = f"{one.label} {pays}" if len(labelled) > 1 else f"pays up to\n{pays}"
+    for row, label_fit in enumerate(reversed(labelled)):
+        interval(ax, label_fit, 0.035 + 0.045 * row, 6)
+        pays = label_fit.points_fit.pays_in_words
+        words = f"{label_fit.label} {pays}" if len(labelled) > 1 else f"pays up to\n{pays}"
         up = 0.035 + 0.045 * len(labelled) + 0.075 * row
-        ax.text(0.03, up, words, transform=ax.transAxes, color=one.color, **look)
+        ax.text(0.03, up, words, transform=ax.transAxes, color=label_fit.color, **look)
     if len(labelled) > 1:
         up = 0.035 + (0.045 + 0.075) * len(labelled)
         ax.text(0.03, up, "pays up to", transform=ax.transAxes, color=INK, **look)
 
 
-def interval(ax: Axes, one: LabelledFit, height: float, size: float = 7.0) -> Ends | None:
+def interval(ax: Axes, label_fit: LabelledFit, height: float, size: float = 7.0) -> Ends | None:
     """Draws the interval of *pays up to* as a bar and returns its ends, or None if it is unknown."""
-    if one.pays.verdict == "not_identified":
+    if label_fit.pays.verdict == "not_identified":
         return None
-    low, high = _within(one.pays, ax.get_xlim())
-    at: Look = {"transform": ax.get_xaxis_transform(), "color": one.color, "zorder": 5}
-    line = draw.IN_DOUBT if one.in_doubt else "-"
-    ax.plot([low.place, high.place], [height] * 2, linewidth=2, linestyle=line, solid_capstyle="butt", **at)
+    low, high = _within(label_fit.pays, ax.get_xlim())
+    place: Look = {"transform": ax.get_xaxis_transform(), "color": label_fit.color, "zorder": 5}
+    line = draw.IN_DOUBT if label_fit.in_doubt else "-"
+    ax.plot([low.place, high.place], [height] * 2, linewidth=2, linestyle=line, solid_capstyle="butt", **place)
     for end, arrow in ((low, "<"), (high, ">")):
-        ax.plot([end.place], [height], marker="|" if end.stated else arrow, markersize=size, clip_on=False, **at)
-    if ax.get_xlim()[0] < one.pays.best < ax.get_xlim()[1]:
-        ax.plot([one.pays.best], [height], **at, **_disc(one, size))
+        ax.plot([end.place], [height], marker="|" if end.stated else arrow, markersize=size, clip_on=False, **place)
+    if ax.get_xlim()[0] < label_fit.pays.best < ax.get_xlim()[1]:
+        ax.plot([label_fit.pays.best], [height], **place, **_disc(label_fit, size))
     return low.place, high.place
 
 
-def _disc(one: LabelledFit, size: float) -> Look:
+def _disc(label_fit: LabelledFit, size: float) -> Look:
     """Returns the marker of the best estimate, which is hollow if uncertain."""
-    face = "white" if one.in_doubt else one.color
-    look: Look = {"marker": "o", "markersize": 0.8 * size, "markerfacecolor": face, "markeredgecolor": one.color}
+    face = "white" if label_fit.in_doubt else label_fit.color
+    look: Look = {"marker": "o", "markersize": 0.8 * size, "markerfacecolor": face, "markeredgecolor": label_fit.color}
     return look | {"markeredgewidth": 1.1}
 
 
@@ -203,11 +207,11 @@ def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
     )
 
 
-def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
+def _answer(ax: Axes, label_fit: LabelledFit, height: float, words: str) -> int:
     """Draws one answer and returns its number of rows: two if the text is above the interval."""
-    ends = interval(ax, one, height)
+    ends = interval(ax, label_fit, height)
     if ends is None:
-        ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=one.color, va="center")
+        ax.text(0.02, height, words, transform=ax.transAxes, fontsize=8.5, color=label_fit.color, va="center")
         return 1
     (left, right), (low, high) = ax.get_xlim(), ends
     room = len(words) * CHARACTER
@@ -227,7 +231,7 @@ def _answer(ax: Axes, one: LabelledFit, height: float, words: str) -> int:
         ha=side,
         va="center",
         fontsize=8.5,
-        color=one.color,
+        color=label_fit.color,
         bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
         zorder=5,
     )

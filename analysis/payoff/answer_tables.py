@@ -126,8 +126,8 @@ def as_text(answers: Sequence[Answer]) -> str:
     """Formats the answers as text: one line per answer, then notes and the meanings of the numbers."""
     naming = [str(name) for name in _named(answers, pd.DataFrame()) if name not in ("trials_per_point", DIFFERING)]
     names = [answer.subject.names for answer in answers]
-    alike = [tuple(str(own.get(name)) for name in naming if name != "estimate") for own in names]
-    distinctions = text.telling([str(own.get(DIFFERING, "")) for own in names], alike)
+    alike = [tuple(str(subject_names.get(name)) for name in naming if name != "estimate") for subject_names in names]
+    distinctions = text.telling([str(subject_names.get(DIFFERING, "")) for subject_names in names], alike)
     rows, remarks = [], []
     for i, (answer, distinction) in enumerate(zip(answers, distinctions, strict=True), start=1):
         cells = {"": str(i)}
@@ -166,8 +166,8 @@ def times_as_text(answers: Sequence[Answer], prices: Mapping[str, float] = Mappi
         title = (answer.subject.title, unit and f"batch sizes in {unit}", answer.device_kind)
         lines = [" · ".join(filter(None, title))]
         for basis, pay_off in answer.pay_offs.items():
-            by = f" by {answer.predicted_by}" if basis == PREDICTED else ""
-            lines += ["", f"{basis}{by}; devices after the last doubling that pays off: {pay_off.last.in_words()}"]
+            origin = f" by {answer.predicted_by}" if basis == PREDICTED else ""
+            lines += ["", f"{basis}{origin}; devices after the last doubling that pays off: {pay_off.last.in_words()}"]
             lines.append(_block(pay_off, _time_rows(answer, basis, prices)))
         if not answer.pay_offs:
             lines.append(f"no times: {'; '.join(answer.notes) or 'no device was timed'}")
@@ -200,10 +200,10 @@ def _block(pay_off: PayOff, times: Sequence[Json]) -> str:
         if count in gains:
             rows[-1]["faster by"] = "{:.0%} [{:.0%}, {:.0%}]".format(*(gain - 1 for gain in gains[count]))
     # A narrow terminal keeps the requested numbers; hours and price are as uncertain as seconds, relative to them.
-    least = [BEFORE, RUNS, HOURS_INTERVAL, PRICE_INTERVAL, "batch", "faster by"]
+    optional = [BEFORE, RUNS, HOURS_INTERVAL, PRICE_INTERVAL, "batch", "faster by"]
     if any(row["price"] for row in rows):
-        least.insert(4, "device-hours")
-    return text.table(rows, [BEATEN], rows[0], least=least, kept=set(rows[0]) - set(least))
+        optional.insert(4, "device-hours")
+    return text.table(rows, [BEATEN], rows[0], least=optional, kept=set(rows[0]) - set(optional))
 
 
 def _ends(row: Json, name: str) -> str:

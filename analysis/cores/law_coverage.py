@@ -57,19 +57,19 @@ class Law(NamedTuple):
         """
         return self.serial + self.exchange, self.parallel - self.exchange, self.communication
 
-    def seconds(self, cores: np.ndarray, most: float) -> np.ndarray:
-        """Returns the seconds per epoch on ``cores`` [n] of a machine with ``most`` cores, float64[n]."""
+    def seconds(self, cores: np.ndarray, core_count: float) -> np.ndarray:
+        """Returns the seconds per epoch on ``cores`` [n] of a machine with ``core_count`` cores, float64[n]."""
         smooth = self.serial + self.parallel / cores + self.communication * (cores - 1)
         smooth = smooth + self.rounds * np.log2(cores) + self.exchange * (cores - 1) / cores
-        return np.where(cores > most / 2, smooth * (1 + self.slower) + self.step, smooth)
+        return np.where(cores > core_count / 2, smooth * (1 + self.slower) + self.step, smooth)
 
-    def critical(self, most: float) -> float:
+    def critical(self, core_count: float) -> float:
         """Returns the core count at which half of the cores' time is lost, or infinity. The law may jump there."""
 
         def lost(ln_cores: float) -> float:
             cores = np.array([1.0, math.exp(ln_cores)])
-            alone, own = self.seconds(cores, most).tolist()
-            return float(cores[1] * own - 2 * alone)
+            alone, seconds = self.seconds(cores, core_count).tolist()
+            return float(cores[1] * seconds - 2 * alone)
 
         farthest = math.log(MOST)
         return math.exp(brentq(lost, 0.0, farthest)) if lost(farthest) > 0 else math.inf
@@ -127,7 +127,7 @@ class Times(NamedTuple):
 
 def all_scenarios() -> list[CoreScenario]:
     """Returns all scenarios."""
-    return [CoreScenario(*one) for one in itertools.product(LAWS, COUNTS, SPREADS)]
+    return [CoreScenario(*scenario) for scenario in itertools.product(LAWS, COUNTS, SPREADS)]
 
 
 def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Times:
@@ -139,9 +139,9 @@ def draw(scenario: CoreScenario, datasets: int, rng: np.random.Generator) -> Tim
     cores = scenario.cores
     noise = math.hypot(scenario.spread, scaling.BETWEEN_RUNS)
     lasting = noise * rng.standard_normal((datasets, len(cores)))
-    each = np.exp(scenario.spread * rng.standard_normal((datasets, len(cores), EPOCHS)))
+    epoch_noise = np.exp(scenario.spread * rng.standard_normal((datasets, len(cores), EPOCHS)))
     seconds = LAWS[scenario.law].seconds(cores, scenario.most) * np.exp(lasting)
-    return Times(seconds, np.array([scaling.spread(list(epochs)) for epochs in each]))
+    return Times(seconds, np.array([scaling.spread(list(epochs)) for epochs in epoch_noise]))
 
 
 def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenario] = ()) -> pd.DataFrame:
@@ -157,47 +157,49 @@ def run(datasets: int, seed: int, report: Report, scenarios: Sequence[CoreScenar
     def one(scenario: CoreScenario, rng: np.random.Generator) -> dict[str, object]:
         return row(scenario, fit(scenario, draw(scenario, datasets, rng)))
 
-    every = all_scenarios()
-    return coverage_tables.table("coverage of cores", every, scenarios, one, seed, datasets, report)[list(COLUMNS)]
+    scenarios_of_all = all_scenarios()
+    return coverage_tables.table("coverage of cores", scenarios_of_all, scenarios, one, seed, datasets, report)[
+        list(COLUMNS)
+    ]
 
 
 def fit(scenario: CoreScenario, times: Times) -> list[scaling.LawFit]:
     """Fits a scenario's data sets with the same code that fits the curves of a store."""
-    return [scaling.fit(scenario.cores, *one) for one in zip(times.seconds, times.spread.tolist(), strict=True)]
+    return [scaling.fit(scenario.cores, *dataset) for dataset in zip(times.seconds, times.spread.tolist(), strict=True)]
 
 
 def row(scenario: CoreScenario, fitted: Sequence[scaling.LawFit]) -> dict[str, object]:
     """Returns the results of a scenario: a row of ``COLUMNS``."""
     law = LAWS[scenario.law]
     critical = law.critical(scenario.most)
-    low, high = np.array([one.critical_cores[1:] for one in fitted]).T
-    _, rates = coverage_tables.rates([one.verdict for one in fitted], low, high, critical, ROOTS)
-    intervals = np.array([[getattr(one, name) for name in TIMES] for one in fitted])  # [d, 3, 3]
+    low, high = np.array([law_fit.critical_cores[1:] for law_fit in fitted]).T
+    _, rates = coverage_tables.rates([law_fit.verdict for law_fit in fitted], low, high, critical, ROOTS)
+    intervals = np.array([[getattr(law_fit, name) for name in TIMES] for law_fit in fitted])  # [d, 3, 3]
     true = np.array(law.times)
-    within = ((intervals[..., 1] <= true) & (true <= intervals[..., 2])).mean(axis=0)
+    contains_truth = ((intervals[..., 1] <= true) & (true <= intervals[..., 2])).mean(axis=0)
     values = {
         **scenario._asdict(),
         "datasets": len(fitted),
         "critical_cores": critical if np.isfinite(critical) else np.nan,
         **rates,
-        **dict(zip(HOLDING[1:], within.tolist(), strict=True)),
-        "misfit": float(np.mean([one.misfit != "none" for one in fitted])),
+        **dict(zip(HOLDING[1:], contains_truth.tolist(), strict=True)),
+        "misfit": float(np.mean([law_fit.misfit != "none" for law_fit in fitted])),
     }
     return {name: values[name] for name in COLUMNS}
 
 
-def summary(table: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Returns the rates over all data sets with the same value in the column ``by``, one row per value.
+def summary(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Returns the rates over all data sets with the same value in ``column``, one row per value.
 
     Returns:
       Columns of ``coverage_tables.summary`` with misfit, then times (fraction of time intervals that contain the
       truth), least_times (the smallest such fraction in any scenario) and aim: met or MISSED.
     """
-    groups = [group for _, group in table.groupby(by, sort=False)]
+    groups = [group for _, group in table.groupby(column, sort=False)]
     times = [group[HOLDING[1:]].to_numpy() for group in groups]
-    return coverage_tables.summary(table, by, ["misfit"]).assign(
-        times=[each.mean() for each in times],
-        least_times=[each.min() for each in times],
+    return coverage_tables.summary(table, column, ["misfit"]).assign(
+        times=[shares.mean() for shares in times],
+        least_times=[shares.min() for shares in times],
         aim=["met" if all(map(met, group.to_dict("records"))) else "MISSED" for group in groups],
     )
 
@@ -234,8 +236,8 @@ def as_text(table: pd.DataFrame, seed: int, seconds: float) -> str:
         f"{FALSELY:.0%} may.",
         "",
     ]
-    for title, rows, by in parts:
+    for title, rows, column in parts:
         if len(rows):
-            rates = summary(rows, by).drop(columns="scenarios")
-            lines += [coverage_tables.block(title, rates, by, SHARES), ""]
+            rates = summary(rows, column).drop(columns="scenarios")
+            lines += [coverage_tables.block(title, rates, column, SHARES), ""]
     return "\n".join(lines[:-1])

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from analysis import kind_views, workload_studies
-from analysis.cores import core_counts, factorizations
+from analysis.cores import core_counts, measured_factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
@@ -74,14 +74,16 @@ def _of_fit(prefix: str, points_fit: PointsFit) -> Iterator[tuple[str, Any]]:
         ", ".join(points_fit.doubts) or None,
     )
     yield from zip(FITS[prefix], values, strict=True)
-    for names, one in zip(EXTENTS[prefix], fits.extents_of(points_fit.points) or (UNKNOWN, UNKNOWN), strict=True):
-        yield from zip(names, (finite(one.best), finite(one.low), finite(one.high), one.verdict), strict=True)
+    for names, extent in zip(EXTENTS[prefix], fits.extents_of(points_fit.points) or (UNKNOWN, UNKNOWN), strict=True):
+        yield from zip(
+            names, (finite(extent.best), finite(extent.low), finite(extent.high), extent.verdict), strict=True
+        )
 
 
 def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
     """Returns the curve over cores of each factorization, by study name."""
-    curves = core_counts.curves(factorizations.of_commits(commits))
-    return {one.study.name: _title(curve) for curve in curves for one in curve.members}
+    curves = core_counts.curves(measured_factorizations.of_commits(commits))
+    return {member.study.name: _title(curve) for curve in curves for member in curve.members}
 
 
 def _title(curve: CoreCurve) -> str:

@@ -12,7 +12,7 @@ from results.plans.kinds import reserved
 from results.plans.search_space import SearchSpace
 from results.plans.study import Target
 from results.rules.answers import check_chooses
-from sweeps import protocol
+from sweeps import tuning_protocol
 from sweeps.configured_study import Config, ConfiguredStudy, Say, ranges
 from workloads import appendix, checks, registry
 from workloads.packages import is_qualified
@@ -116,17 +116,20 @@ def notes(studies: Sequence[BatchStudy]) -> list[str]:
 def data_lines(studies: Sequence[ConfiguredStudy[BatchStudy]]) -> list[str]:
     """Returns lines for the user about the data of these studies."""
     lines: list[str] = []
-    for one in studies:
-        row = registry.dataset(one.study.dataset, one.source)
+    for configured in studies:
+        row = registry.dataset(configured.study.dataset, configured.source)
         lines += row.lines
-        if row.targets_line and one.study.targets == _default_targets(row):
+        if row.targets_line and configured.study.targets == _default_targets(row):
             lines.append(row.targets_line)
     return list(dict.fromkeys(lines))
 
 
 def make_ready(studies: Sequence[ConfiguredStudy[BatchStudy]], say: Say) -> None:
     """Raises BadInput unless the data of all studies are on this machine, and own data are valid."""
-    rows = {one.study.dataset: registry.dataset(one.study.dataset, one.source) for one in studies}
+    rows = {
+        configured.study.dataset: registry.dataset(configured.study.dataset, configured.source)
+        for configured in studies
+    }
     for name, row in rows.items():
         row.check()
         for note in checks.notes(row, row.load()) if is_qualified(name) else ():
@@ -138,12 +141,12 @@ def _tuning(config: Config, task: Config, dataset: Dataset) -> Tuning:
     batch_size = max(config["batch_size"], 1)
     budget_steps = _budget_steps(task, dataset, batch_size)
     spacing = _evaluation_spacing(task, dataset, batch_size)
-    given = protocol.read(config["protocol"])
+    given = tuning_protocol.read(config["protocol"])
     if given is None:
         return Tuning(task["schedule"], config["optimizer"]["space"] | task["space"], budget_steps, spacing)
     budget_steps = given["train_steps"] or budget_steps
-    schedule, space = protocol.schedule_and_space(given, budget_steps)
-    spacings = protocol.spacings(given, budget_steps)
+    schedule, space = tuning_protocol.schedule_and_space(given, budget_steps)
+    spacings = tuning_protocol.spacings(given, budget_steps)
     return Tuning(schedule, space, budget_steps, 0.0 if spacings else spacing, spacings, given["study"])
 
 
@@ -184,18 +187,18 @@ def model_options(task: Config, dataset: Dataset) -> tuple[Config, Model]:
     Raises:
       BadInput: an option is wrong, or the model does not accept this data set.
     """
-    name, of = task["model"].get("name"), task["dataset"]
+    name, dataset_name = task["model"].get("name"), task["dataset"]
     registry.check("model", name)
     if dataset.models is not None and name not in dataset.models:
-        raise BadInput(f"task.model.name={name} does not take a {of}. Use {' or '.join(dataset.models)}.")
-    known = registry.model_options(name)
-    given = {key: each for key, each in task["model"].items() if key != "name"}
+        raise BadInput(f"task.model.name={name} does not take a {dataset_name}. Use {' or '.join(dataset.models)}.")
+    names = registry.model_options(name)
+    given = {key: option for key, option in task["model"].items() if key != "name"}
     for key in given:
-        if key not in known:
-            raise BadInput(f"task.model.{key}: {name} does not have this option; {nearest(key, known)}")
-    for key in known:
+        if key not in names:
+            raise BadInput(f"task.model.{key}: {name} does not have this option; {nearest(key, names)}")
+    for key in names:
         if key not in given and key not in registry.model_defaults(name):
-            raise BadInput(f"task.model.{key} is missing. {name} takes {', '.join(known)}.")
+            raise BadInput(f"task.model.{key} is missing. {name} takes {', '.join(names)}.")
     options = registry.plan_options(name, given)
     try:
         model = registry.get_model(name)(classes=dataset.classes, **options)
