@@ -1,7 +1,7 @@
 """Files in buckets, with the operations of local files."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -51,19 +51,6 @@ class BucketFiles:
 
     def entries(self, folder: Any) -> list[Entry]:
         return folder.bucket.entries(folder.key)
-
-    def walk(
-        self, root: Any, on_link: Callable[[Any], None], on_error: Callable[[OSError], None]
-    ) -> Iterator[tuple[BucketPath, list[str]]]:
-        folders: dict[str, list[str]] = {}
-        try:
-            for key, _ in root.bucket.objects(root.key):
-                folder, _, name = key.rpartition("/")
-                folders.setdefault(folder, []).append(name)
-        except OSError as error:
-            on_error(error)
-        for folder in sorted(folders):
-            yield BucketPath(root.bucket, folder), sorted(folders[folder])
 
     def make_folder(self, folder: Any) -> None:
         pass  # it exists as soon as there is an object in it

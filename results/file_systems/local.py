@@ -15,7 +15,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +123,6 @@ class LocalFiles:
                 kind = _KINDS.get(stat.S_IFMT(status.st_mode), "device")
                 result.append(Entry(found_entry.name, kind, status.st_size, status.st_mtime))
         return result
-
-    def walk(
-        self, root: Any, on_link: Callable[[Path], None], on_error: Callable[[OSError], None]
-    ) -> Iterator[tuple[Path, list[str]]]:
-        """Yields (folder, sorted names of its files) for each folder at and below ``root``, without following links."""
-        for folder, folders, names in os.walk(root, onerror=on_error):
-            folders.sort()
-            for name in folders:
-                if os.path.islink(os.path.join(folder, name)):
-                    on_link(Path(folder, name))
-            yield Path(folder), sorted(names)
 
     def make_folder(self, folder: Any) -> None:
         """Creates a folder and its parents durably."""

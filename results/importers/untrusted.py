@@ -19,6 +19,7 @@ from results.durable import Folder, check_depth
 from results.file_systems.entry import Entry
 from results.grouping import grouped
 from results.printing import Report, report_some
+from results.storage.folders import walk
 
 SHOWN = 10
 LONGEST_WORD = 80  # characters of a name in a study
@@ -71,7 +72,7 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
     def skipped(link: Folder) -> None:
         warnings.add(display_path(link, root), LINK)
 
-    yield from durable.system(root).walk(root, skipped, unreadable)
+    yield from walk(root, skipped, unreadable)
 
 
 def relative(path: Folder, root: Folder) -> str:

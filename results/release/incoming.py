@@ -44,12 +44,11 @@ class Incoming(NamedTuple):
         tables = read_checked(self.commit)
         if self.is_renamed:
             tables = compaction.rename_study(tables, self.study.name)
-        run_of = dict(zip(tables.trials["trial"].to_pylist(), tables.trials["run"].to_pylist(), strict=True))
-        runs = []
-        for row, run in enumerate(tables.studies["run"].to_pylist()):
-            piece = select_trials(tables, [trial for trial, number in run_of.items() if number == run])
-            runs.append(piece._replace(studies=tables.studies.slice(row, 1)))
-        return runs
+        ids, runs = (tables.trials[name].to_numpy() for name in ("trial", "run"))
+        return [
+            select_trials(tables, ids[runs == run].tolist())._replace(studies=tables.studies.slice(row, 1))
+            for row, run in enumerate(tables.studies["run"].to_pylist())
+        ]
 
 
 def incoming(source: Folder, into: Folder) -> list[Incoming]:

@@ -100,11 +100,8 @@ def _of_ours(ours: Piece, theirs: Piece, study: Plan) -> Union:
 
 def _to_rerun(piece: Piece) -> dict[int, bool]:
     """Returns whether each trial ended for a reason that requires a rerun."""
-    reasons = piece.trials["reason"].to_pylist()
-    return {
-        trial: reason in REASONS_TO_RERUN
-        for trial, reason in zip(piece.trials["trial"].to_pylist(), reasons, strict=True)
-    }
+    trials = zip(piece.trials["trial"].to_pylist(), piece.trials["reason"].to_pylist(), strict=True)
+    return {trial: reason in REASONS_TO_RERUN for trial, reason in trials}
 
 
 def _steps(piece: Piece, trial: int) -> int:

@@ -49,8 +49,7 @@ class StudyState(NamedTuple):
     def stored(self, table: str) -> list[pa.Table]:
         """Returns one of the tables, of the commit and of each part."""
         committed = [read_table(self.base, table)] if self.base else []
-        pieces = [compaction.read_part(self.folder / part.file) for part in self.parts]
-        return committed + [getattr(piece, table) for piece in pieces]
+        return committed + [getattr(compaction.read_part(self.folder / part.file), table) for part in self.parts]
 
     def endings(self) -> Endings:
         """Returns the ending of every trial, by id. If a trial occurs several times, the last copy counts."""
