@@ -53,8 +53,16 @@ def _streamed(name: str) -> Dataset:
     splits = tuple(split for split in source.parts if split != "train")
     feed = functools.partial(streamed_records.feed, name)
     spread = name.startswith(SHALLUE2018)
-    options = {"many": source.many, "spread": spread, "padding": source.padding, "feed": feed}
-    return _row(streamed_records, name, splits, source.classes, **options)
+    return _row(
+        streamed_records,
+        name,
+        splits,
+        source.classes,
+        many=source.many,
+        spread=spread,
+        padding=source.padding,
+        feed=feed,
+    )
 
 
 DATASETS: dict[str, Dataset] = {

@@ -8,8 +8,9 @@ from workloads.models.options import Check, ModelOptions, Share, Whole, is_whole
 
 
 def _is_list_of_lists(value: object) -> bool:
-    is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
-    return is_list and all(map(is_whole_list, value))
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    return len(value) > 0 and all(map(is_whole_list, value))
 
 
 @dataclasses.dataclass(frozen=True)
