@@ -95,7 +95,7 @@ def assert_read(rows: Graph, variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ["in-dense", "de-sparse"])
 def test_what_tfds_writes_is_read(variant: str, write: Callable[..., Graph], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_graph, "BATCH", 7)
+    monkeypatch.setattr(array_records, "BATCH", 7)
     monkeypatch.setattr(array_records, "BATCH", 11)
     assert_read(write(variant), variant)
 
@@ -188,7 +188,7 @@ def test_a_record_that_is_no_row_is_one_line(write: Callable[..., Graph], number
 def test_too_little_memory_is_told_before_reading(write: Callable[..., Graph], monkeypatch: pytest.MonkeyPatch) -> None:
     write("in-dense")
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    monkeypatch.setattr(array_records, "records", lambda *args: pytest.fail("read"))
+    monkeypatch.setattr(array_records, "batches", lambda *args: pytest.fail("read"))
     with pytest.raises(BadInput, match=r"^reading web_graph/in-dense, .* are free\. Choose a smaller variant\.$"):
         web_graph.source("in-dense").check()
 

@@ -27,7 +27,8 @@ import numpy as np
 
 from workloads import losses, memory
 from workloads.base import BadInput, check_choice, durable, nearest, number_of
-from workloads.datasets import table_files
+from workloads.datasets import table_facts, table_files
+from workloads.datasets.table_facts import Facts
 from workloads.datasets.table_files import HOW, Column, Numbers, Texts
 from workloads.factorization.ratings import random_bits
 from workloads.workload import Dataset, Examples, Names, Splits
@@ -38,7 +39,6 @@ MODELS = ("fully_connected",)  # models that accept vectors as inputs
 LEAST_ROWS = 10
 MOST_TEXTS = 100  # maximum number of distinct texts per column
 MOST_EVALUATED = 10_000  # maximum number of evaluated rows per split, in random order
-FRACTIONS = (0.75, 0.5, 0.25)  # default targets relative to the error of a constant prediction
 NPZ_LABEL = "y"
 # Limits of a label's deviation, so that its squares are well within float32.
 FINEST = 1e-15
@@ -56,33 +56,6 @@ class Options(NamedTuple):
     validation: float
     test: float
     seed: int
-
-
-class Facts(NamedTuple):
-    """Metadata derived from a table's content.
-
-    Attributes:
-      version: hash of all column names and values.
-      label: name of the label column.
-      task: one of TASKS.
-      rows: number of rows by split.
-      columns: number of numeric columns and number of text columns, excluding the label.
-      inputs: size of an input vector, D.
-      classes: classes of the label as texts, or empty for a regression.
-      deviation: standard deviation of a regression label in the training split, in the label's original unit. 1 for
-        classes.
-      constant: the target metric, and the validation error of a constant prediction.
-    """
-
-    version: str
-    label: str
-    task: str
-    rows: Mapping[str, int]
-    columns: tuple[int, int]
-    inputs: int
-    classes: Names
-    deviation: float
-    constant: tuple[str, float]
 
 
 def dataset(
@@ -135,39 +108,10 @@ def dataset(
         tuned=("label_smoothing",) if is_class else (),
         options={"label": facts.label, "task": facts.task, "validation": validation, "test": test, "seed": seed},
         models=MODELS,
-        targets=_targets(facts),
-        lines=_lines(options.path, facts),
-        targets_line=_targets_line(facts),
+        targets=table_facts.targets(facts),
+        lines=table_facts.lines(options.path, facts),
+        targets_line=table_facts.targets_line(facts),
     )
-
-
-def _targets(facts: Facts) -> tuple[tuple[str, float], ...]:
-    """Returns targets: fractions of the error of a constant prediction, rounded up to two digits."""
-    metric, error = facts.constant
-    values = []
-    for fraction in FRACTIONS:
-        digits = 1 - math.floor(math.log10(fraction * error))
-        values.append(round(math.ceil(round(fraction * error * 10**digits, 6)) / 10**digits, digits))
-    return tuple((metric, value) for value in dict.fromkeys(values))
-
-
-def _lines(file: Path, facts: Facts) -> Names:
-    numbers, texts = facts.columns
-    kinds = (("numbers", numbers), ("texts", texts))
-    inputs = " and ".join(f"{number_of(count, 'column')} of {kind}" for kind, count in kinds if count)
-    what = f"{len(facts.classes)} classes" if facts.classes else "a number"
-    rows = ", ".join(f"{count:,} {split}" for split, count in facts.rows.items())
-    metric, error = facts.constant
-    return (
-        f"{file}: {facts.label} ({what}) from {inputs}, {number_of(facts.inputs, 'input')}; rows: {rows}",
-        f"a constant prediction has {metric} {error:.4g}",
-    )
-
-
-def _targets_line(facts: Facts) -> str:
-    values = ", ".join(f"{value:g}" for _, value in _targets(facts))
-    fractions = ", ".join(f"{fraction:g}" for fraction in FRACTIONS)
-    return f"default targets are {fractions} of it: {values}. Set others with task.targets."
 
 
 def _stamp(file: Path) -> tuple[int, int]:
