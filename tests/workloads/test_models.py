@@ -428,15 +428,12 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 }
 
 
-OF_FAMILIES = {"fc_1024", "simple_cnn_narrow", "resnet_8", "lstm_base", "transformer_shallow"}
+def small_names(names: Iterable[str]) -> list[Any]:
+    """Returns cases of models by name; only those of 50 layers are slow."""
+    return [pytest.param(name, marks=pytest.mark.slow if name == "resnet_50" else ()) for name in names]
 
 
-def few_names(names: Iterable[str]) -> list[Any]:
-    """Returns cases of models by name; all but one of each family are slow."""
-    return [pytest.param(name, marks=() if name in OF_FAMILIES else pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("name", few_names(name for _, (_, added) in FORMS.items() for name in added))
+@pytest.mark.parametrize("name", small_names(name for _, (_, added) in FORMS.items() for name in added))
 def test_forms_of_the_paper_have_the_parameters_of_their_matrices(name: str) -> None:
     shape, classes, parameters = NAMED[name]
     options, added = FORMS[SIZES[name][0]]
@@ -447,7 +444,7 @@ def test_forms_of_the_paper_have_the_parameters_of_their_matrices(name: str) -> 
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameters + added[name]
 
 
-@pytest.mark.parametrize("name", few_names(SIZES))
+@pytest.mark.parametrize("name", small_names(SIZES))
 def test_models_by_name_have_the_parameters_of_their_matrices(name: str) -> None:
     shape, classes, parameters = NAMED[name]
     model = registry.MODELS[name](classes=classes)
