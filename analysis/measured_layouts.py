@@ -23,7 +23,7 @@ from results.located import located
 from results.plans import kinds
 from results.plans.layout import COUNTING, EMULATED, LayoutStudy
 from results.printing import quoted
-from results.storage.commits import Commit, read_table, retry
+from results.store import Commit, read_table, retry
 
 # Relative tolerances above the error from summing in a different order. A bfloat16 has eight bits of precision.
 SAME_LOSS = {"float32": 1e-5, "bfloat16": 2.0**-8}

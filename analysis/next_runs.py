@@ -29,7 +29,7 @@ from results.plans.kinds import along
 from results.plans.recorded import TOKENS
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 LIMITS = (
     "octaves: the width of the interval of pays up to, now and as expected after the runs. All rows follow from the "

@@ -16,8 +16,7 @@ from results.catalog import point_rows
 from results.catalog.point_rows import Row, finite
 from results.plans.points import EXTENTS, FITS
 from results.plans.study import Target, decimal
-from results.storage.commits import Commit, read_table
-from results.storage.compaction import TABLES, Piece
+from results.store import TABLES, Commit, Piece, read_table
 
 
 def table(commits: Sequence[Commit]) -> pa.Table:

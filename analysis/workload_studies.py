@@ -20,7 +20,7 @@ from results.plans.kinds import KINDS, along, place
 from results.plans.plan import Plan
 from results.plans.plan_columns import unit_in_words
 from results.plans.study import canonical, decimal, digest
-from results.storage.commits import Commit
+from results.store import Commit
 
 T = TypeVar("T")
 

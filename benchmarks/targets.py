@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from results import store
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 METRIC = "validation_loss"
 SHARES = {"digits": 1 / 8, "pydoc": 1 / 2}  # fraction of the step budget

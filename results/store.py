@@ -30,20 +30,22 @@ from results.plans.trial_request import NO_REPEATS
 from results.printing import quoted
 from results.rules import confirmation, ledger
 from results.storage import claims
+from results.storage.claims import Claim as Claim, TakenOver as TakenOver
 from results.storage.commits import (
-    Commit,
-    Tables,
+    Commit as Commit,
+    Tables as Tables,
     check_intact,
-    fetch_commits,
-    list_study,
-    newest_commit,
-    read_table,
-    released_commits,
-    retry,
+    fetch_commits as fetch_commits,
+    list_study as list_study,
+    newest_commit as newest_commit,
+    read_columns as read_columns,
+    read_table as read_table,
+    released_commits as released_commits,
+    retry as retry,
     to_frame,
 )
-from results.storage.compaction import TABLES
-from results.storage.folders import advice, check_layout, check_not_above
+from results.storage.compaction import TABLES as TABLES, Piece as Piece
+from results.storage.folders import LAUNCHERS as LAUNCHERS, advice, check_layout, check_not_above
 from results.storage.parts import confirm_file, plan_file
 from results.storage.state import frames, read_state
 

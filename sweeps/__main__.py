@@ -131,7 +131,7 @@ def _sweep(request: "Request") -> int:
 def _reached(folder: "Folder", names: "Sequence[str]") -> tuple[dict[str, int], list[str]]:
     """Returns the number of stored trials that reached the first target of each study that has one, and notes."""
     from results.rules import answers, confirmation
-    from results.storage.commits import newest_commit, read_table
+    from results.store import newest_commit, read_table
 
     counts = {}
     notes = []

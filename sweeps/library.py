@@ -26,7 +26,7 @@ from workloads import packages
 
 if TYPE_CHECKING:
     from harness.run import Settings
-    from results.storage.commits import Tables
+    from results.store import Tables
     from sweeps.configured_study import ConfiguredStudy
 
 Study: TypeAlias = "ConfiguredStudy[Any]"
@@ -91,7 +91,7 @@ def measure(
 
     from harness.run import Settings
     from results import durable, store as stores
-    from results.storage.commits import Tables
+    from results.store import Tables
     from sweeps import planning
     from sweeps.configured_study import ConfiguredStudy
     from sweeps.schema import LauncherConfig

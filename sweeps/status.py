@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     from results.plans.plan_columns import unit_in_words
     from results.rules.ledger import Ledger
     from results.storage import heartbeat
-    from results.storage.commits import fetch_commits, released_commits
+    from results.store import fetch_commits, released_commits
 
     folder = options.store
     damaged = dict[str, Damaged]()
@@ -227,7 +227,7 @@ def _planned(folder: "Folder", name: str) -> "Plan | None":
     """Returns the requested study. In a bucket, its newest commit has already been read and may contain the request."""
     from results import durable, store
     from results.plans.trial_request import NO_REPEATS, TrialRequest
-    from results.storage.commits import list_study, newest_commit
+    from results.store import list_study, newest_commit
 
     listing = list_study(folder / name)
     if listing.commits and listing.plans and not durable.system(folder).is_local:

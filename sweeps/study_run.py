@@ -22,7 +22,7 @@ from results.durable import Folder
 from results.plans.plan import Plan
 from results.plans.study import Trial
 from results.rules import answers, confirmation
-from results.storage.claims import Claim
+from results.store import Claim
 from sweeps.rows import tables
 
 

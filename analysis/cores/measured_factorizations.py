@@ -20,7 +20,7 @@ from results.plans import kinds
 from results.plans.factorization import Factorization
 from results.printing import quoted
 from results.rules.ledger import Ledger
-from results.storage.commits import Commit, read_table, retry
+from results.store import Commit, read_table, retry
 
 VALIDATION, TEST = "validation_recall_20", "recall_20"  # the first selects trials, and the second is reported
 SPLITS = {VALIDATION: "validation", TEST: "test"}

@@ -20,7 +20,7 @@ from results.plans.kinds import along
 from results.plans.study import Target
 from results.rules import answers
 from results.rules.confirmation import CONFIRM, SEARCH
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 BEST, AGAIN, CROSSING = draw.STYLES[0].color, draw.STYLES[1].color, "#F9E6C4"
 TRIAL: Look = {"color": "#8A8A8A", "linewidth": 0.5, "alpha": 0.6, "zorder": 2}

@@ -21,7 +21,7 @@ from results.importers import shallue2018 as importer
 from results.plans.kinds import along
 from results.plans.study import Target
 from results.rules.answers import Rule
-from results.storage.commits import Commit
+from results.store import Commit
 
 NAME = "shallue2018"
 GridPlace = tuple[int, int]

@@ -24,7 +24,7 @@ from results.plans.kinds import along
 from results.plans.study import ACCIDENTS, Target
 from results.rules import confirmation
 from results.rules.confirmation import CONFIRM, SEARCH
-from results.storage.commits import Commit
+from results.store import Commit
 
 
 class Confirmed(NamedTuple):

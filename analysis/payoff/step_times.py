@@ -22,7 +22,7 @@ from scipy.special import ndtri, stdtrit
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.scaling import BETWEEN_RUNS, spread
 from results.aliases import Json, Strings
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 Basis = Literal["measured", "predicted", "published"]
 MEASURED: Basis = "measured"

@@ -19,7 +19,7 @@ from analysis.plotting.grid import Panel
 from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from results.plans.kinds import along
-from results.storage.commits import Commit
+from results.store import Commit
 
 STYLE = draw.SELECTED
 CHOSE: Look = {"linestyle": "none", "marker": "_", "markersize": 9, "markeredgewidth": 1.4, "color": INK}

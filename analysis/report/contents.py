@@ -19,7 +19,7 @@ from results.plans.plan import Plan
 from results.plans.study import TargetRequest
 from results.printing import Report, quoted
 from results.rules.ledger import Ledger, tally, total
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 T = TypeVar("T")
 Run = Row  # a row of the studies table

@@ -14,7 +14,7 @@ from results.plans import schema
 from results.plans.kinds import KINDS
 from results.plans.recorded import RUNS as IMPORTED
 from results.rules.ledger import Ledger, total as of_all
-from results.storage.commits import Commit
+from results.store import Commit
 
 LEDGER = (
     "Planned = complete + infeasible + incomplete (by reason) + missing. A diverged trial is infeasible, which is a "

@@ -22,7 +22,7 @@ from results.aliases import OnCount
 from results.durable import Folder
 from results.plans.kinds import along
 from results.plans.study import METRICS, RERUNS, Target, TargetRequest
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 SHORTFALL = "validation_shortfall"  # becomes 0, which serves as the target, once a benchmark's own target is met
 MOST_METAPARAMETERS = 10

@@ -24,7 +24,7 @@ from results.plans.study import Target
 from results.rules import confirmation
 from results.rules.confirmation import CONFIRM
 from results.rules.descriptions import StudyDescription
-from results.storage.commits import Commit, read_columns
+from results.store import Commit, read_columns
 
 SINGLE_MISSES = 2
 EASIEST = 1.5

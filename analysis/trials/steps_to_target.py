@@ -21,7 +21,7 @@ from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.study import RERUNS, Target, TargetRequest, decimal
 from results.rules.answers import MINIMUM, Rule, check_chooses
 from results.rules.descriptions import StudyDescription
-from results.storage.commits import read_table
+from results.store import read_table
 
 Wanted: TypeAlias = Target | Literal["reruns"] | None  # None stands for each study's own targets
 

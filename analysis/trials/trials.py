@@ -14,7 +14,7 @@ from results.plans.plan import Plan
 from results.plans.study import ACCIDENTS, REASONS, Target
 from results.rules.answers import MINIMUM, Rule
 from results.rules.confirmation import ROLES, SEARCH
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 COLUMNS = ("trial", "role", "status", "reason", "steps", "in_k", "outcome", "steps_low", "steps_high")
 STATUSES = ("COMPLETE", "INFEASIBLE", "INCOMPLETE")

@@ -23,7 +23,7 @@ from results.aliases import Fields
 from results.durable import Folder
 from results.printing import say
 from results.storage import parts
-from results.storage.commits import list_study
+from results.store import list_study
 
 Row = dict[str, float]  # measurements by name
 FORMAT = 2

@@ -18,7 +18,7 @@ from results.durable import Folder
 from results.grouping import grouped
 from results.plans.kinds import KINDS, of_kind
 from results.plans.plan import Plan
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 from sweeps.configured_study import Say
 
 COLUMNS = (

@@ -7,7 +7,7 @@ import numpy as np
 
 from harness.kinds import RUNNERS
 from results.plans.plan import Plan
-from results.storage.commits import Commit, read_table
+from results.store import Commit, read_table
 
 SHARES = np.geomspace(1e-4, 1.0, 65)  # fractions of a budget: the edges of the life table
 

@@ -19,7 +19,7 @@ from results.durable import Folder
 from results.plans.plan import Plan
 from results.printing import say
 from results.storage import attempts
-from results.storage.claims import TakenOver
+from results.store import TakenOver
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import worker
 from sweeps.launchers.launcher import Launch, check_over_hosts, record_failed

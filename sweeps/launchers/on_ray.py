@@ -23,7 +23,7 @@ from results.cli import Terminated
 from results.plans.plan import Plan
 from results.printing import say
 from results.storage import attempts
-from results.storage.folders import LAUNCHERS
+from results.store import LAUNCHERS
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.attempt import Ending, Wish

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from results.storage.folders import LAUNCHERS
+from results.store import LAUNCHERS
 from sweeps.configured_study import Config, Studies
 from sweeps.launchers import attempt
 from sweeps.launchers.launcher import Launch

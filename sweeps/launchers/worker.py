@@ -109,7 +109,7 @@ def _send(orders: Connection, report: WorkerReport, shutdown: Shutdown) -> None:
 
 
 def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
-    from results.storage.claims import TakenOver
+    from results.store import TakenOver
     from sweeps.study_run import run_study
 
     shutdown.time_is_up = False
