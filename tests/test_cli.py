@@ -260,7 +260,7 @@ sys.exit(cli.guarded(main)(sys.argv[1:]))
 """
 
 
-def test_further_sigterms_interrupt_neither_the_saving_nor_the_exit() -> None:
+def test_further_sigterms_do_not_interrupt_saving() -> None:
     with subprocess.Popen([sys.executable, "-c", SAVING], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         for line in ("training\n", "saving\n"):

@@ -217,7 +217,7 @@ def test_statistics_tell_every_verdict_and_every_assumption() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_commands_print_is_as_a_terminal_of_80_columns_shows_it(document: Path) -> None:
+def test_printed_output_fits_80_columns(document: Path) -> None:
     for block in re.findall(r"^```(?:text|console)\n(\S.*?)^```", document.read_text(), re.S | re.M):
         assert max(map(len, block.splitlines())) <= 80, block
 
@@ -287,7 +287,7 @@ def test_three_questions_are_answered_in_three_lines_each(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_the_documentation_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+def test_documentation_builds_offline_without_warnings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-E", "-n", "-b", "html"]
     command += ["-d", str(tmp_path / "read"), str(DOCS), str(tmp_path / "html")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

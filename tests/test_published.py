@@ -59,9 +59,7 @@ def named(study: Plan) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("folder", RELEASES, ids=lambda folder: folder.name)
-def test_every_byte_is_as_it_was_written_and_every_ledger_adds_up(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_byte_is_unchanged_and_every_ledger_adds_up(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify.run(folder, lambda progress: None) == 0
     assert capsys.readouterr().out.strip().endswith("; no faults")
     for commit in store.catalogue(folder):
@@ -87,7 +85,7 @@ def test_it_holds_the_studies_of_its_presets_and_no_others() -> None:
 
 
 @pytest.mark.slow
-def test_exact_pruning_cut_the_very_curves_short_that_are_there_whole() -> None:
+def test_exact_pruning_shortened_the_curves_it_should() -> None:
     """Of the trials that two sweeps share: 64 of 1,024, at every batch size, to the bit."""
     searches = [commit for commit in store.catalogue(RELEASE) if is_to_its_targets(commit.study)]
     many = [commit for commit in searches if isinstance(commit.study, BatchStudy) and commit.study.pruning == "exact"]
@@ -107,7 +105,7 @@ def is_to_its_targets(study: Plan) -> bool:
     return isinstance(study, BatchStudy) and (study.stop, study.schedule) == ("target", "constant")
 
 
-def test_predicted_seconds_of_layouts_are_those_of_the_cost_model(commits: list[Commit]) -> None:
+def test_predicted_layout_seconds_are_those_of_the_cost_model(commits: list[Commit]) -> None:
     """From the counted columns: products in the passes of their precision, and a whole slice over all its links."""
     checked: Counter[str] = Counter()
     for commit in commits:
@@ -138,7 +136,7 @@ def test_predicted_seconds_of_layouts_are_those_of_the_cost_model(commits: list[
     }  # fmt: skip
 
 
-def test_predicted_seconds_of_steps_compiled_for_tpus_agree_with_the_schedule_of_the_compiler() -> None:
+def test_predicted_tpu_seconds_agree_with_compiled_schedules() -> None:
     """A core of TPU v3 has 0.94e9 cycles per second (Jouppi et al. 2020, doi 10.1145/3360307)."""
     compiled = [one for one in measured_layouts.load(RELEASE) if one.number("scheduled_cycles") > 0]
     ratios = [one.number("scheduled_cycles") / 0.94e9 / one.number("predicted_step_seconds") for one in compiled]
@@ -260,7 +258,7 @@ def fitted() -> list[CurveFits]:
 
 
 @pytest.mark.slow
-def test_the_table_of_optimizers_has_the_critical_batch_sizes_of_the_release(fitted: list[CurveFits]) -> None:
+def test_optimizer_table_has_the_critical_sizes_of_the_release(fitted: list[CurveFits]) -> None:
     of_search = [one for one in fitted if _is_plain(one.curve.workload.commits[0].study)]
     of_many = {
         one.curve.optimizer: one.selected for one in fitted if sweep(one.curve.workload.commits[0].study) == "many"
@@ -300,7 +298,7 @@ def test_the_table_of_optimizers_says_how_far_doubling_pays_off(fitted: list[Cur
 
 
 @pytest.mark.slow
-def test_the_first_table_of_optimizers_has_a_target_that_reruns_reach() -> None:
+def test_first_optimizer_table_has_a_target_reached_by_reruns() -> None:
     page = text("docs/optimizers.md")
     found = curve_fits.of_store(RELEASE, RERUNS)
     own = [one for one in found if _is_plain(one.curve.workload.commits[0].study)]
@@ -338,7 +336,7 @@ def test_shifts_and_doubts_of_answers_for_any_shape_are_told(fitted: list[CurveF
 
 
 @pytest.mark.slow
-def test_how_lucky_the_best_trials_were_is_told_over_the_whole_release(fitted: list[CurveFits]) -> None:
+def test_luck_of_best_trials_is_told_over_the_whole_release(fitted: list[CurveFits]) -> None:
     confirmed = [study for curve in fitted for study in curve.confirmations]
     table = pd.DataFrame([(study.ratio, study.batch_size <= 16) for study in confirmed], columns=["ratio", "small"])
     finite = table[np.isfinite(table["ratio"])]

@@ -121,7 +121,7 @@ def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[
         (("report", "--store", "{store}", "--out", "{out}/page.html"), ["report", "report: payoff"]),
     ],
 )
-def test_what_takes_long_shows_progress_and_the_answer_stays_the_same(
+def test_long_commands_show_progress_and_keep_their_answer(
     swept: Path, tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], titles: list[str]
 ) -> None:
     command = [word.format(store=swept, out=tmp_path) for word in words]

@@ -45,7 +45,7 @@ def test_a_store_and_its_release_say_the_same(swept: Path, tmp_path: Path) -> No
     assert table.loc[table["what"] == "steps", "why"].unique().tolist() == ["the same stream: censoring intervals"]
 
 
-def test_independent_searches_of_the_same_truth_agree_and_of_another_differ(swept: Path, tmp_path: Path) -> None:
+def test_searches_of_one_truth_agree_and_of_another_differ(swept: Path, tmp_path: Path) -> None:
     sweep(tmp_path / "again", seed=1, dataset_version="again")
     table = compare.table(swept, tmp_path / "again")
     answers = table[table["what"] == "steps"]
@@ -206,7 +206,7 @@ def test_times_are_judged_on_devices_of_one_kind(
     assert np.allclose([row["a_low"], row["a_high"], row["b_low"]], [1.0, 1.4, 0.2])
 
 
-def test_factorizations_of_other_searches_are_matched_by_their_looks(
+def test_factorizations_of_other_searches_are_matched_by_setting(
     tmp_path: Path, factorization: Factorization, publish_factorization: Callable[..., None], cli: Cli
 ) -> None:
     publish_factorization(tmp_path / "a", factorization)

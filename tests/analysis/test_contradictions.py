@@ -33,7 +33,7 @@ def test_a_band_worked_out_by_hand():
 
 
 @given(sizes())
-def test_each_end_of_a_band_misses_in_at_most_one_of_twenty_and_no_nearer_rank_would_do(size):
+def test_band_misses_at_most_one_of_twenty_at_each_end(size):
     n, k = size
     (low, high), quantile = ranks(n, k), 1 - 0.5 ** (1 / k)
 

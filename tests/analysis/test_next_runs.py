@@ -81,9 +81,7 @@ def add(folder: Path) -> None:
     assert results_cli.main(words) == 0
 
 
-def test_gaps_near_the_answer_are_divided_first_and_runs_are_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gaps_near_the_answer_are_divided_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert analysis_cli.main(["suggest", "--store", str(folder), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -217,7 +215,7 @@ def test_points_without_more_trials_stay_as_they_are() -> None:
     assert found[0].tolist() == low.tolist() and found[1].tolist() == high.tolist() and found[2].tolist() == [1, 1]
 
 
-def test_a_simulated_batch_size_beyond_the_data_closes_an_open_interval() -> None:
+def test_simulated_larger_batch_size_closes_an_open_interval() -> None:
     batch_size = 2.0 ** np.arange(7)
 
     def data_at(sizes: np.ndarray) -> Data:

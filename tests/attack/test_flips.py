@@ -92,7 +92,7 @@ def merge_into(folder: Path, into: Path, report: Callable[[str], None]) -> int:
 
 @pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.attack)])
 @pytest.mark.parametrize("kind", ["store", "release"])
-def test_every_flipped_bit_is_found_and_nothing_of_it_is_believed(
+def test_every_flipped_bit_is_found(
     places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, count: int
 ) -> None:
     folder, scratch = Path(shutil.copytree(places[kind], tmp_path / kind)), tmp_path / "scratch"

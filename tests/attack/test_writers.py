@@ -38,7 +38,7 @@ def test_killed_or_refused_at_some_moments_everything_goes_on(sources: Path, tmp
 
 @pytest.mark.attack
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_killed_at_every_moment_and_run_again_it_is_as_if_uninterrupted(
+def test_operation_killed_at_any_moment_can_be_repeated(
     sources: Path, tmp_path: Path, program: Program, operation: str
 ) -> None:
     """Before everything it changes, and in the middle of every write; every fifth is killed twice, a third repaired."""
@@ -52,9 +52,7 @@ def test_killed_at_every_moment_and_run_again_it_is_as_if_uninterrupted(
 
 
 @pytest.mark.attack
-def test_126_errors_of_the_disk_are_a_line_each_and_leave_nothing_half_made(
-    sources: Path, tmp_path: Path, program: Program
-) -> None:
+def test_disk_errors_are_one_line_and_leave_nothing_half_made(sources: Path, tmp_path: Path, program: Program) -> None:
     """No space, no quota and a broken disk; a disk that is full stays full until the operation has given up."""
     told = program("harm.py", "refuse", sources, tmp_path, 0, *OPERATIONS)
     check(told)
@@ -65,9 +63,7 @@ def test_126_errors_of_the_disk_are_a_line_each_and_leave_nothing_half_made(
 @pytest.mark.parametrize(
     ("seed", "rounds"), [(0, 4), *(pytest.param(seed, 60, marks=pytest.mark.attack) for seed in (1, 2, 3, 4))]
 )
-def test_four_writers_without_a_lock_killed_and_stopped_at_random(
-    tmp_path: Path, program: Program, seed: int, rounds: int
-) -> None:
+def test_four_writers_without_a_lock_survive_kills(tmp_path: Path, program: Program, seed: int, rounds: int) -> None:
     """Their clocks are wrong, and their files reach the disk.
 
     After every round the tables are the truth, each trial's rows of one attempt: the one that was seen before.

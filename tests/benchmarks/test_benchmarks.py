@@ -114,6 +114,6 @@ def test_a_missed_target_is_an_exit_code_and_stands_in_the_file(tmp_path: Path, 
     assert ("MISSED" in done.stdout) == bool(code)
 
 
-def test_a_synthetic_store_is_of_the_published_size_and_is_answered(tmp_path: Path) -> None:
+def test_synthetic_store_has_the_published_size_and_answers(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", STORE, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -52,7 +52,7 @@ def test_every_check_runs(only: tuple[str, ...], first_contact: ModuleType, tmp_
     assert checks["device"]["numbers"][0]["name"] == "JAX computes on cpu"
 
 
-def test_a_check_that_does_not_end_is_an_error_and_no_other_is_lost(first_contact: ModuleType) -> None:
+def test_check_that_does_not_end_is_an_error_alone(first_contact: ModuleType) -> None:
     check = first_contact.measured("device", 0.01, True)
     assert (check["outcome"], check["why"], check["numbers"]) == ("error", "not done after 0 s", [])
 
@@ -76,7 +76,7 @@ def test_an_unknown_check_is_one_line() -> None:
     assert "speeds" in done.stderr.splitlines()[-1]
 
 
-def test_where_jax_computes_on_another_device_nothing_is_measured(
+def test_nothing_is_measured_if_jax_uses_another_device(
     first_contact: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(processors, "accelerators", lambda: ("gpu", 2))

@@ -73,7 +73,7 @@ def test_without_every_other_answer_the_study_is_stored_once(opened: Opened, fau
     assert faults.lost > 5
 
 
-def test_without_the_bucket_from_any_write_on_nothing_confirmed_is_lost(
+def test_lost_bucket_loses_nothing_that_was_confirmed(
     opened: Opened, running: Proxy, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RENEW_SECONDS", "STALE_SECONDS", "_LOOK_SECONDS"):  # the lock remains, and this process is alive

@@ -31,9 +31,7 @@ def check(server: Server, url: str, folder: Path, alone: Path) -> None:
     assert_same(copy, alone)
 
 
-def test_two_sweeps_killed_and_without_some_answers_store_every_study_once(
-    server: Server, faults: Faults, tmp_path: Path, forty: Path
-) -> None:
+def test_two_killed_sweeps_store_every_study_once(server: Server, faults: Faults, tmp_path: Path, forty: Path) -> None:
     url = server.store("forty")
     words = [*stores.FORTY, f"store={url}"]
     faults.lose = lambda request: request.number % 7 == 3
@@ -64,7 +62,7 @@ def test_two_sweeps_killed_and_without_some_answers_store_every_study_once(
     check(server, url, tmp_path / "copy", forty)
 
 
-def test_a_bucket_that_disappears_loses_nothing_that_was_confirmed(
+def test_bucket_that_disappears_loses_nothing_confirmed(
     server: Server, faults: Faults, tmp_path: Path, forty: Path
 ) -> None:
     url = server.store("gone")

@@ -101,7 +101,7 @@ def test_first_lines_count_studies_and_trials() -> None:
         assert lines[at - 1].endswith(f": {len(rows)} studies of {trials} trials.")
 
 
-def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: Path) -> None:
+def test_budgets_are_at_least_twice_the_published_steps(tmp_path: Path) -> None:
     """All but ResNet-50's on ImageNet, whose budget is published at batch size 256 and as many examples at others."""
     needed: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     read = {"1": 0, "4": 0}
@@ -126,7 +126,7 @@ def test_budgets_are_at_least_twice_what_the_published_curves_needed(tmp_path: P
             assert min(times.values()) >= 2, (workload, times)
 
 
-def test_targets_of_figures_are_in_tasks_but_those_that_the_card_names() -> None:
+def test_tasks_have_the_targets_of_figures() -> None:
     have = {(one.dataset, one.model, one.optimizer, target.value) for one in everything() for target in one.targets}
     lost = set()
     for row in csv.DictReader((PAPERS / "shallue2018_figures.csv").read_text().splitlines()):
@@ -247,7 +247,7 @@ def test_the_card_says_how_many_published_trials_diverged(tmp_path: Path) -> Non
     assert lines[first : lines.index("", first)] == expected
 
 
-def test_tiny_workloads_are_as_many_studies_as_their_first_line_says(tmp_path: Path) -> None:
+def test_tiny_workloads_have_the_documented_number_of_studies(tmp_path: Path) -> None:
     line = (Path(conf.__path__[0]) / "experiment" / "tiny" / "all.yaml").read_text().splitlines()[0]
     request = planning.request(overrides.command_line(["+experiment=tiny/all", "-m", f"store={tmp_path}"]))
     assert len({study.name for study in request.studies}) == 5 * len({*choices.united("tiny/all")})
@@ -271,7 +271,7 @@ def test_batches_larger_than_a_data_set_are_refused_in_one_line(tmp_path: Path) 
             planning.request(overrides.command_line(line))
 
 
-def test_values_of_the_command_line_change_all_presets_that_are_united(tmp_path: Path) -> None:
+def test_command_line_values_change_all_united_presets(tmp_path: Path) -> None:
     line = ["+experiment=shallue2018/figure5", "batch_size=256", "trials=3", "-m", f"store={tmp_path}"]
     studies = planning.request(overrides.command_line(line)).studies
     assert [(study.batch_size, study.trials) for study in studies] == [(256, 3)] * 6

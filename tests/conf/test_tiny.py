@@ -26,7 +26,7 @@ def studies(preset: str, store: Path) -> list[BatchStudy]:
     return [study for study in request.studies if isinstance(study, BatchStudy)]
 
 
-def test_twelve_are_studies_of_their_own_and_the_others_are_names_of_them() -> None:
+def test_twelve_tiny_workloads_are_separate_studies() -> None:
     presets = [name for name in choices.options("experiment") if name.startswith("tiny/") and name != "tiny/all"]
     assert (len(presets), len(NAMES)) == (35, 12)
     for preset in presets:
@@ -73,9 +73,7 @@ def guess(study: BatchStudy, metric: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_curve_reaches_a_target_that_is_neither_easy_nor_out_of_reach(
-    name: str, streamed_data: Path, tmp_path: Path
-) -> None:
+def test_tiny_curve_reaches_a_moderate_target(name: str, streamed_data: Path, tmp_path: Path) -> None:
     assert sweeps_cli.main([f"+experiment={name}", "-m", f"store={tmp_path}"]) == 0
     steps: dict[int, int] = {}
     found = studies(name, tmp_path)

@@ -75,7 +75,7 @@ print(len(missed), flush=True)
 """
 
 
-def test_of_processes_that_need_a_program_at_once_one_compiles_it(tmp_path: Path) -> None:
+def test_concurrent_processes_compile_a_program_once(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "JAX_COMPILATION_CACHE_DIR"}
     environment |= {"SCALING_LIMITS_CACHE": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}

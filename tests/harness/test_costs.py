@@ -62,7 +62,7 @@ def test_a_process_answers_and_a_second_call_reads(question: Question, monkeypat
     assert len(keys) == 6
 
 
-def test_a_read_out_of_its_own_has_parameters_and_state_but_no_further_products(
+def test_untied_read_out_adds_parameters_and_no_products(
     make_study: Callable[..., BatchStudy],
 ) -> None:
     """D = 16 and V = 256. Adam has two means of each parameter."""
@@ -86,7 +86,7 @@ def test_a_read_out_of_its_own_has_parameters_and_state_but_no_further_products(
     assert untied.step.flops == tied.step.flops
 
 
-def test_an_answer_depends_on_the_code_of_every_folder_that_computes_it() -> None:
+def test_cached_cost_depends_on_the_code_that_computes_it() -> None:
     computes = (ahead_of_time, collectives, hardware, predictions, network_costs, registry)
     folders = [ROOT / folder for folder in questions.OURS]
     assert all(any(Path(module.__file__).is_relative_to(folder) for folder in folders) for module in computes)

@@ -155,7 +155,7 @@ def test_a_trial_that_waits_for_others_goes_on_where_it_was(make_study: Callable
         assert np.array_equal(records["exact"].metrics[name], values, equal_nan=True)
 
 
-def test_a_planted_divergence_is_infeasible_at_its_next_evaluation(
+def test_planted_divergence_is_infeasible_at_next_evaluation(
     make_study: Callable[..., BatchStudy], capsys: pytest.CaptureFixture[str]
 ) -> None:
     planted = SearchSpace({"learning_rate": Range("DISCRETE", values=(1e30,)), "momentum": Range("LINEAR", 0.0, 0.0)})
@@ -214,7 +214,7 @@ def test_a_time_limit_ends_what_is_unfinished(make_study: Callable[..., BatchStu
 
 
 @pytest.mark.parametrize("pruning", ["off", "exact"])
-def test_confirming_trials_follow_once_all_others_are_handed_over(
+def test_confirming_trials_follow_after_all_others(
     make_study: Callable[..., BatchStudy], whole: Record, pruning: str
 ) -> None:
     study = make_study(pruning=pruning)

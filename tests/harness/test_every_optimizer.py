@@ -122,9 +122,7 @@ def _validation_losses_with_optax(study: BatchStudy, seed: int, values: M, steps
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_what_is_measured_is_what_optax_alone_would_have_measured(
-    make_study: Callable[..., BatchStudy], optimizer: str
-) -> None:
+def test_measurements_are_those_of_plain_optax(make_study: Callable[..., BatchStudy], optimizer: str) -> None:
     values = {
         name: FAR[name] for name in registry.tunable(registry.dataset("digits"), optimizer, "constant") if name in FAR
     }
@@ -143,7 +141,7 @@ def test_what_is_measured_is_what_optax_alone_would_have_measured(
     np.testing.assert_allclose(record.metrics["validation_loss"], expected, rtol=1e-4)
 
 
-def test_a_state_starts_with_the_metaparameters_and_the_learning_rate_of_the_first_update(
+def test_state_starts_with_metaparameters_of_the_first_update(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rule that only remembers what it is told, when it starts and at its first step, and is evaluated at that."""
@@ -187,7 +185,7 @@ def test_programs_are_shared_by_rule_and_evaluated_parameters(
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(optimizer: str) -> None:
+def test_trial_learns_and_is_the_same_alone_to_the_bit(optimizer: str) -> None:
     line = [
         f"optimizer={optimizer}",
         "task.model.widths=[16]",

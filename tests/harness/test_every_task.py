@@ -43,7 +43,7 @@ TASKS = [pytest.param(t, marks=[] if t in LEARNING else [pytest.mark.slow]) for 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_it_learns_and_a_trial_alone_is_the_trial_in_company_to_the_bit(
+def test_trial_learns_and_is_the_same_alone_to_the_bit(
     task: str, choosing: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, shape in SIDES.items():

@@ -243,7 +243,7 @@ def test_tables_that_are_not_finite_end_a_trial(study: Factorization, tmp_path: 
     assert not list(kept.folder.glob("*"))
 
 
-def test_an_objective_that_is_not_finite_ends_a_trial_with_what_was_measured(
+def test_non_finite_objective_ends_a_trial_with_its_measurements(
     study: Factorization, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluated = []

@@ -104,7 +104,7 @@ def test_nothing_is_kept_of_trials_and_studies_that_ended(
     assert feeders and all(feeder._next is None for feeder in feeders)
 
 
-def test_resident_data_that_do_not_fit_are_refused_with_their_size(
+def test_too_large_resident_data_are_refused_with_their_size(
     make_study: Callable[..., BatchStudy], digits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against 6 GB of them; streamed ones are not counted."""
@@ -158,7 +158,7 @@ def one_gradient(workload: object, examples: Examples) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
-def test_examples_of_evaluations_may_be_longer_than_those_of_training(
+def test_evaluation_examples_may_be_longer_than_training_ones(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As LM1B's are, whose sentences are cut in training only: more padding changes no loss but by rounding."""

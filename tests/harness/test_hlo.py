@@ -242,9 +242,7 @@ ENTRY %main (a: f32[8,64], n: s32[]) -> (s32[], f32[8,64]) {{
         (1, "LT", "n", None),
     ],
 )
-def test_a_loop_that_counts_has_the_turns_that_its_condition_says(
-    step: int, direction: str, first: str, turns: int | None
-) -> None:
+def test_counting_loop_has_the_trips_of_its_condition(step: int, direction: str, first: str, turns: int | None) -> None:
     found = hlo.read(LOOP.format(step=step, direction=direction, first=first)).check()
     assert found.loops == ((0, 1) if turns is None else (1, 0))
     assert [each.turns for each in found.collectives] == [(turns,)]

@@ -190,9 +190,7 @@ def test_a_network_costs_three_passes_but_for_the_first_gradient() -> None:
 @pytest.mark.parametrize(
     ("stride", "padding", "dilation"), [(1, "VALID", 1), (2, "SAME", 1), (1, "SAME", 2), (3, "SAME", 1)]
 )
-def test_convolutions_and_their_gradients_count_as_the_compiler_counts(
-    stride: int, padding: str, dilation: int
-) -> None:
+def test_convolution_flops_are_those_of_the_compiler(stride: int, padding: str, dilation: int) -> None:
     def convolved(images: jax.Array, kernel: jax.Array) -> jax.Array:
         numbers = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(
@@ -213,7 +211,7 @@ def analysed(function: object, *arguments: jax.ShapeDtypeStruct) -> float:
 
 
 @pytest.mark.parametrize(("gated", "tied"), [(False, False), (True, True)])
-def test_a_decoder_moves_what_a_hand_computes_and_what_closed_forms_count(gated: bool, tied: bool) -> None:
+def test_decoder_traffic_is_that_of_hand_and_closed_forms(gated: bool, tied: bool) -> None:
     """Each matmul has three products. Each product reads or writes both activations and the weight once."""
     small = dataclasses.replace(SHAPES["small"], gated=gated, tied=tied)
     layers, wide, hidden, vocabulary, heads = 4, 128, 512, 1024, 8
@@ -254,7 +252,7 @@ def test_closed_forms_count_blocks_windows_and_key_heads(key_heads: int, window:
         assert closed.work.flops == matmuls + 7 * scores
 
 
-def test_convolutions_move_their_operands_and_not_the_windows_of_cpus() -> None:
+def test_convolutions_move_operands_without_windows() -> None:
     """A convolution 3 × 3 of 8 × 8 images, with the gradient of its kernel, and of its input."""
 
     def loss(kernel: jax.Array, images: jax.Array) -> jax.Array:

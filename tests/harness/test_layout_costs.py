@@ -72,7 +72,7 @@ def test_the_numbers_of_the_book(what: str, ours: float, book: float, within: fl
     assert ours == pytest.approx(book, rel=within), what
 
 
-def test_at_the_batch_of_the_closed_form_products_take_as_long_as_the_sum_of_gradients() -> None:
+def test_products_take_as_long_as_sums_at_the_closed_form_batch() -> None:
     """Of a layer of two matrices D × F, backward, over 4,096 chips of one axis: section 5 of the book."""
     chips, wide, hidden = 4096, 8192, 32768
     batch = chips * data_batch(V5P)
@@ -110,7 +110,7 @@ def test_gpus_send_one_way_at_once_and_nodes_share_a_network() -> None:
     assert seconds == pytest.approx(7 / 8 * 1e9 / 5e10, rel=1e-3), "each GPU alone has a part, and its own 50 GB/s"
 
 
-def test_what_all_turn_goes_along_every_direction_of_a_torus_at_once() -> None:
+def test_full_ring_uses_all_directions_of_a_torus() -> None:
     """256 cores of a v3 as 16 × 16: a sixteenth of what one ring of 256 takes."""
     v3, all_of_it = HARDWARE["v3"], (tuple(range(256)),)
     turned = Collective("all-to-all", 1e9, all_of_it, (), "a")
@@ -120,7 +120,7 @@ def test_what_all_turn_goes_along_every_direction_of_a_torus_at_once() -> None:
     assert torus == pytest.approx(ring / 16, rel=1e-3)
 
 
-def test_torus_directions_are_those_of_the_slices_that_can_be_named() -> None:
+def test_torus_directions_are_those_of_named_slices() -> None:
     rows = {"v2": "v2", "v3": "v3", "v4": "v4p", "v5e": "v5e", "v5p": "v5p", "v6e": "v6e", "tpu7x": "tpu7x"}
     assert {version: HARDWARE[row].axes for version, row in rows.items()} == topologies.DIRECTIONS
     assert [topologies.count(each) for each in ("v3:8x16", "v5e:4x4", "v4:2x2x1", "tpu7x:2x2x1")] == [256, 16, 4, 8]
@@ -148,7 +148,7 @@ def test_exchanges_over_two_axes_have_the_links_of_both() -> None:
     assert collectives.exchange_seconds(V5P, turned, {"data": 4}) == pytest.approx(0.25, rel=1e-4)
 
 
-def test_an_axis_that_is_the_whole_slice_has_the_links_of_all_its_directions() -> None:
+def test_axis_of_the_whole_slice_has_links_in_all_directions() -> None:
     """1 GB gathered over v5e 16x16: 5.6 ms over both directions, where one ring takes twice as long."""
     v5e, everyone = HARDWARE["v5e"], Collective("all-gather", 1e9, (tuple(range(256)),), (), "a")
     over = collectives.links(v5e, {"data": 256, "model": 1}, (16, 16))
@@ -185,7 +185,7 @@ def test_products_of_float32_take_the_passes_of_their_precision(row: str, passes
     assert (rounded.flops, rounded.flops / in_full.flops) == (HARDWARE[row].flops, passes)
 
 
-def test_an_all_to_all_over_more_axes_than_the_torus_has_goes_around_its_longest_direction() -> None:
+def test_all_to_all_over_many_axes_uses_the_longest_direction() -> None:
     """8 devices of two directions are 4 × 2, however many axes a mesh gives them."""
     v5e, everyone = HARDWARE["v5e"], Collective("all-to-all", 1e9, (tuple(range(8)),), (), "a")
     as_three = collectives.exchange_seconds(v5e, everyone, {"a": 2, "b": 2, "c": 2})

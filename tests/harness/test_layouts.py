@@ -40,7 +40,7 @@ def laid(*words: str, timeout: float = 600) -> list[dict]:
 
 
 @pytest.mark.parametrize(("count", "least"), [pytest.param(300, 60, marks=pytest.mark.slow)])
-def test_a_random_layout_is_refused_or_computes_what_one_device_does(count: int, least: int) -> None:
+def test_random_layout_is_refused_or_equals_one_device(count: int, least: int) -> None:
     rows = laid("tiny", "16", "16", "random", str(count), "1", timeout=3600)
     assert len(rows) == count
     done = [row for row in rows if row["refusal"] is None]
@@ -93,7 +93,7 @@ def test_redundancy_known_by_hand(known: dict[str, dict], case: str, redundancy:
     assert known[case]["gradient_difference"] < WITHIN
 
 
-def test_sums_of_gradients_of_data_parallelism_are_those_of_its_parameters(known: dict[str, dict]) -> None:
+def test_data_parallelism_sums_gradients_of_its_parameters(known: dict[str, dict]) -> None:
     """A ring sends 2 (n−1)/n of the gradients in float32; little else is exchanged."""
     sent = 2 * (2 - 1) / 2 * 4 * 1_049_728
     assert known["data"]["wire_bytes"] == pytest.approx(sent, rel=0.001)
@@ -109,14 +109,14 @@ def test_parameters_and_optimizer_are_where_the_layout_puts_them(known: dict[str
 
 
 @pytest.mark.slow
-def test_the_layout_of_mesh_tensorflows_bert_is_plain_data_parallelism(alike: dict[str, dict]) -> None:
+def test_bert_layout_of_mesh_tensorflow_is_data_parallelism(alike: dict[str, dict]) -> None:
     for column in ("losses", "executed_flops", "wire_bytes", "collectives", "peak_bytes"):
         assert alike["bert"][column] == alike["plain"][column]
     assert alike["bert"]["redundancy"] == pytest.approx(1, rel=1e-9)
     assert alike["bert"]["gradient_difference"] < WITHIN
 
 
-def test_an_axis_that_is_all_devices_is_predicted_over_all_links_and_float32_in_its_passes(
+def test_axis_of_all_devices_is_predicted_over_all_links(
     known: dict[str, dict],
 ) -> None:
     """8 chips of v5p are 2 × 2 × 2, with the links of three rings; float32 takes six passes of bfloat16."""

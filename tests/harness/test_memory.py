@@ -28,7 +28,7 @@ def run(study: BatchStudy, settings: Settings, free: int | None, monkeypatch: py
     return engine.run(study, search.draw(study, range(4)), settings)
 
 
-def test_few_lanes_come_before_parts_of_a_batch_and_change_no_bit(
+def test_fewer_lanes_are_tried_before_microbatches(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = make_study(model_options={"widths": [256]}, batch_size=512, budget_steps=4)
@@ -123,7 +123,7 @@ def test_three_layouts_that_fit_are_named(words: tuple[str, ...]) -> None:
     assert max(found["needed"].values()) <= 1, found
 
 
-def test_a_model_without_axes_has_no_layout_and_says_so_in_one_line(make_study: Callable[..., BatchStudy]) -> None:
+def test_model_without_axes_has_no_layout_in_one_line(make_study: Callable[..., BatchStudy]) -> None:
     nameless = programs.workload_of(programs_key(make_study()))._replace(axes=None)
     assert layout_choices.choices(nameless, 64, Division(), needed=2e9, free=1e9) == []
     with pytest.raises(BadInput, match=r"^the model does not name the axes of its parameters.*docs/add/axes\.md\.$"):

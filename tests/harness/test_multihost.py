@@ -62,7 +62,7 @@ def test_two_processes_factorize_to_the_bits_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_four_processes_factorize_to_what_one_does_but_for_the_order_of_sums(tmp_path: Path) -> None:
+def test_four_processes_factorize_like_one(tmp_path: Path) -> None:
     (alone,) = found(4, CASES, tmp_path / "alone")
     first, *others = found(4, CASES, tmp_path / "hosts", 4)
     assert others == [first] * 3

@@ -32,7 +32,7 @@ SUM = predictions.CPU.constants
 RATES = Rates(1e9, 1e8, SUM, "cpu", 1e-6, 1e-3, 1e-3, 2.0, False, "made up")
 
 
-def test_seconds_on_a_cpu_are_the_sum_of_products_traffic_and_operations() -> None:
+def test_cpu_seconds_sum_products_traffic_and_operations() -> None:
     work = Work(2e9, 1e8, 5e7, 5e7, 1e8, operations=1e6)
     assert predictions.seconds(work, RATES) == pytest.approx((6.0, 3.0, 12.0))
     assert predictions.seconds(work, RATES, lanes=4).middle == pytest.approx(5.25)  # which share the operations
@@ -57,7 +57,7 @@ def test_seconds_on_accelerators_are_those_of_the_fitted_model() -> None:
     assert predictions.seconds(work, gpu, links=1.0, far=1.0).middle == pytest.approx(both, rel=1e-3)
 
 
-def test_only_steps_like_published_ones_have_the_range_of_published_ones() -> None:
+def test_only_steps_like_published_ones_have_their_range() -> None:
     """Half a second of a Transformer in bfloat16, on a device with published steps."""
     like = Work(4.59e14, 1e11, 1e9, 1e11, 0.0)
 
@@ -85,7 +85,7 @@ def test_rows_with_published_steps_are_those_of_the_files() -> None:
 
 
 @pytest.mark.slow
-def test_large_networks_that_were_timed_on_a_gpu_are_in_the_range() -> None:
+def test_timed_large_networks_are_within_the_predicted_range() -> None:
     """Steps per second on one H200, from docs/accelerators.md: ResNet-50 and Transformer base in bfloat16."""
     rates = predictions.rates("NVIDIA H200", "gpu", "bfloat16")
     assert rates is not None
@@ -124,7 +124,7 @@ def test_published_steps_of_resnet_are_predicted_from_counts() -> None:
     assert "predicted {:.2f} and {:.2f} times too slow".format(*ratios) in (ROOT / "docs/predictions.md").read_text()
 
 
-def test_every_kind_of_device_in_the_table_has_its_source_and_is_found_by_jaxs_name() -> None:
+def test_every_device_kind_has_a_source_and_a_jax_name() -> None:
     names = {
         "TPU v2": "v2",
         "TPU v3": "v3",

@@ -77,7 +77,7 @@ def test_accelerators_count_where_jax_can_use_them(
         (V3, (), "a TPU", "tpu"),
     ],
 )
-def test_a_missing_plugin_is_one_line_before_anything_is_compiled(
+def test_missing_plugin_is_one_line_before_compiling(
     machine: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

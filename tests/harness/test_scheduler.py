@@ -144,7 +144,7 @@ def test_giving_up_accounts_for_trials_that_never_started(make_study: Callable[.
     assert len(scheduler.outcomes) == 5
 
 
-def test_giving_up_counts_what_was_measured_of_trials_that_wait_for_a_lane(
+def test_giving_up_counts_measurements_of_waiting_trials(
     make_study: Callable[..., BatchStudy],
 ) -> None:
     study = make_study(targets=TARGETS[:1], budget_steps=40, evaluation_ratio=1.5)

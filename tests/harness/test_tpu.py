@@ -99,7 +99,7 @@ def test_models_at_their_sizes_fit_and_compile(model: str, topology: str) -> Non
 
 
 @pytest.mark.plan
-def test_a_factorization_is_lowered_for_a_pod_from_one_hosts_part_of_it() -> None:
+def test_factorization_is_lowered_for_a_pod_from_one_host() -> None:
     found = compiled("on_pod", "v3:8x16")
     assert found.keys() == {"row half", "column half", "objective", "fold in", "rank"}
     assert {(each["hosts"], each["devices"]) for each in found.values()} == {(32, 256)}
@@ -115,7 +115,7 @@ def test_half_an_epoch_of_webgraph_sparse_fits_a_pod() -> None:
 
 @pytest.mark.plan
 @pytest.mark.slow
-def test_half_an_epoch_of_webgraph_dense_does_not_fit_eight_cores() -> None:
+def test_dense_webgraph_half_epoch_does_not_fit_eight_cores() -> None:
     half = compiled("on_pod", "v3:2x2", "dense")["row half"]
     assert "Ran out of memory" in half["compiled"] and half["MiB of arguments"] > 15.48 * 1024
 
@@ -161,7 +161,7 @@ DECODER = "{name: transformer_decoder, layers: 26, d_model: 1792, heads: 16, d_f
 
 
 @pytest.mark.plan
-def test_a_decoder_of_a_billion_parameters_fits_if_they_are_stored_in_parts(tmp_path: Path) -> None:
+def test_billion_parameter_decoder_fits_if_stored_in_parts(tmp_path: Path) -> None:
     words = ["task=pydoc_transformer", f"model={DECODER}", "optimizer=adamw", "batch_size=256", "trials=1", "lanes=1"]
     words += ["+optimizer.space.weight_decay={scale: LOG, low: 1e-4, high: 1e-2}", "precision=bfloat16"]
     words += ["topology=v5e:4x4"]
@@ -185,7 +185,7 @@ def test_what_does_not_fit_ends_with_1(tmp_path: Path) -> None:
 
 @pytest.mark.plan
 @pytest.mark.slow
-def test_fewer_cores_than_a_slice_has_are_compiled_for_the_first_of_them(tmp_path: Path) -> None:
+def test_fewer_cores_than_a_slice_use_its_first_cores(tmp_path: Path) -> None:
     words = ["task=webgraph_synthetic", "cores=1,2", "als.gather=all_to_all", "als.solver=cg", "-m", "topology=v3:2x2"]
     _, rows, _ = planned(tmp_path, *words)
     assert [(row["shards"], row["devices"]) for row in rows] == [(1, 8), (2, 8)]
@@ -206,7 +206,7 @@ for topology, mesh in meshes.items():
 
 
 @pytest.mark.plan
-def test_an_axis_that_is_all_of_a_slice_has_the_links_of_its_torus() -> None:
+def test_axis_of_a_whole_slice_has_the_links_of_its_torus() -> None:
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     done = subprocess.run([sys.executable, "-c", LINKS], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.splitlines() == ["[16, 16]", "[4, 8]", "[4, 4]"], done.stderr

@@ -85,7 +85,7 @@ def test_every_trial_runs_once(tmp_path: Path, alone: Path) -> None:
     check(folder, alone)
 
 
-def test_without_locks_whoever_came_last_has_the_study_and_no_other_spoils_it(tmp_path: Path, alone: Path) -> None:
+def test_last_writer_without_locks_owns_the_study(tmp_path: Path, alone: Path) -> None:
     """As on two machines that share a file system whose locks do not reach."""
     folder, sweeps = tmp_path / "store", []
     (tmp_path / "sitecustomize.py").write_text("import fcntl\nfcntl.flock = lambda handle, operation: None\n")

@@ -193,7 +193,7 @@ def test_logs_of_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "a line\nno newline at the end\n"
 
 
-def test_a_failed_attempt_leaves_its_log_and_verify_passes_over_it(
+def test_failed_attempt_keeps_its_log_and_verify_ignores_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
@@ -271,9 +271,7 @@ def test_what_failed_too_often_is_left_out_by_every_launcher(
     assert ran[1:] == [good.name, bad.name]
 
 
-def test_a_study_of_which_an_attempt_waits_in_a_queue_is_not_left_out(
-    tmp_path: Path, make_study: Callable[..., BatchStudy]
-) -> None:
+def test_study_with_a_queued_attempt_is_not_left_out(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study()
     store.ask(tmp_path, study)
     attempts.end(attempts.begin(tmp_path / study.name, "slurm", "17_4"), exit_codes.FAILED, "a cause")
@@ -285,9 +283,7 @@ def test_a_study_of_which_an_attempt_waits_in_a_queue_is_not_left_out(
 
 
 @pytest.mark.slow
-def test_a_limit_of_the_sweep_ends_what_runs_and_begins_nothing_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_limit_ends_running_studies_and_starts_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["batch_size=16,32,64", "trials=4", "pruning=off", "stop=budget", "task.targets=[]", "launcher.workers=1"]
     words += ["task.budget={steps: 3000000, epochs: null, examples: null, at_least_steps: null}", "-m"]
     began = time.monotonic()
@@ -431,7 +427,7 @@ def test_how_slurm_ends_a_job(shown: str, restarts: int, is_out_of_time: bool, f
     assert attempt.fate_of(shown, restarts, is_out_of_time) == fate
 
 
-def test_an_early_end_of_time_waits_until_the_command_can_hear_it(tmp_path: Path) -> None:
+def test_early_end_waits_until_the_command_can_hear_it(tmp_path: Path) -> None:
     log = attempts.begin(tmp_path, "slurm", "1_0")
     program = (
         "import sys, time; time.sleep(1); from sweeps import limits; from sweeps.launchers import attempt; "
@@ -520,7 +516,7 @@ def test_held_jobs_that_are_found_are_released(
     assert [each for each in one.asked if each.startswith(("scontrol", "sbatch"))] == ["scontrol release 7_0"]
 
 
-def test_the_reasons_of_waiting_jobs_are_told_and_what_can_never_run_is_refused(
+def test_reasons_of_waiting_jobs_are_reported(
     tmp_path: Path,
     by_slurm: Callable[..., tuple[Slurm, Callable[[], list[StudyOutcome]]]],
     capsys: pytest.CaptureFixture[str],

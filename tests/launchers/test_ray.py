@@ -167,7 +167,7 @@ def test_no_cluster_at_the_address(tmp_path: Path) -> None:
     assert "there is no Ray cluster" in done.stderr
 
 
-def test_a_worker_that_stands_still_is_lost_and_its_study_goes_on(ray: Cluster, tmp_path: Path) -> None:
+def test_frozen_worker_is_lost_and_its_study_resumes(ray: Cluster, tmp_path: Path) -> None:
     running = sweep((*LONG, "launcher.silence_seconds=5"), tmp_path / "ray", ray)
     until(lambda: list((tmp_path / "ray").glob("*/checkpoint-*")))
     (victim,) = workers()

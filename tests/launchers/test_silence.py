@@ -32,7 +32,7 @@ COMPUTING = "print(flush=True)\nwhile True: pass"
 
 @LINUX
 @pytest.mark.slow
-def test_a_worker_that_stands_still_is_ended_and_its_study_begun_again(
+def test_frozen_worker_is_ended_and_its_study_restarted(
     tmp_path: Path, make_study: Callable[..., BatchStudy], children: Callable[[int], list[int]]
 ) -> None:
     study = make_study(trials=1, budget_steps=2)
@@ -64,7 +64,7 @@ def test_a_worker_that_stands_still_is_ended_and_its_study_begun_again(
     [(SLEEPING, True, 8), (COMPUTING, True, 0), (COMPUTING, False, 8)],
     ids=["sleeps", "computes", "spins on a device"],
 )
-def test_computing_is_a_sign_of_life_until_the_process_is_stopped(
+def test_computing_is_a_sign_of_life_until_stopped(
     monkeypatch: pytest.MonkeyPatch, program: str, by_computing: bool, silent: float
 ) -> None:
     now = [0.0]

@@ -316,7 +316,7 @@ def test_requeued_and_out_of_time_goes_on(slurm: Cluster, tmp_path: Path, capsys
     assert "failed" not in output
 
 
-def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(
+def test_preempted_job_resumes_from_its_checkpoint(
     slurm: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slurm.wait_for("idle", "idle")
@@ -337,7 +337,7 @@ def test_preempted_by_a_higher_partition_goes_on_from_its_checkpoint(
     assert_same(tmp_path / "slurm", tmp_path / "alone")
 
 
-def test_a_sweep_that_is_stopped_saves_and_one_that_is_killed_is_found_again(slurm: Cluster, tmp_path: Path) -> None:
+def test_stopped_sweep_saves_and_a_killed_one_is_found_again(slurm: Cluster, tmp_path: Path) -> None:
     slurm.wait_for("idle", "idle")
     words = [*LONG, *BY_SLURM]
     with sweep(words, tmp_path) as stopped:
@@ -357,7 +357,7 @@ def test_a_sweep_that_is_stopped_saves_and_one_that_is_killed_is_found_again(slu
     assert verify.run(tmp_path, print) == 0
 
 
-def test_two_nodes_run_a_study_together_and_go_on_where_they_were(slurm: Cluster, tmp_path: Path) -> None:
+def test_two_nodes_run_a_study_together_and_resume(slurm: Cluster, tmp_path: Path) -> None:
     slurm.wait_for("idle", "idle")
     words = [word.replace("200000", "40000") for word in LONG]
     with sweep([*words, *BY_SLURM, "launcher.nodes=2", "launcher.retries=0"], tmp_path / "slurm") as running:

@@ -106,7 +106,7 @@ def _check(store: BucketPath, objects: dict[str, bytes]) -> None:
         ("s3://bucket/a\x00b", "has a name that objects in buckets cannot have"),
     ],
 )
-def test_a_url_that_cannot_be_a_store_is_one_line_without_its_secret(url: str, why: str) -> None:
+def test_invalid_store_url_is_one_line_without_its_secret(url: str, why: str) -> None:
     with pytest.raises(BadInput, match=why) as refused:
         durable.location(url)
     assert "secret" not in str(refused.value) and "\n" not in str(refused.value)
@@ -162,9 +162,7 @@ def test_the_lock_of_a_process_that_is_gone_is_taken_at_once(quick: None) -> Non
         assert durable.system(folder).is_locked(folder)
 
 
-def test_a_lock_of_another_machine_is_taken_once_it_is_not_renewed(
-    quick: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_of_another_machine_expires_if_not_renewed(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = place() / "study"
     monkeypatch.setattr(lock, "STALE_SECONDS", 0.5)
     holder = {"host": "elsewhere", "numbering": "", "pid": os.getpid()}

@@ -154,7 +154,7 @@ def test_layouts_compiled_for_tpus_send_the_counted_bytes(stored: list[MeasuredL
 
 
 @pytest.mark.slow
-def test_most_random_layouts_cost_what_the_compiler_makes_of_them() -> None:
+def test_most_random_layouts_cost_what_the_compiler_says() -> None:
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.harness.compiled_layouts", "60", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
@@ -194,7 +194,7 @@ def test_megatron_on_6144_chips_sends_what_a_hand_computes() -> None:
     assert costs.totals["all-reduce", "data"][:2] == (33, gradients)
 
 
-def test_rematerialization_repeats_all_but_the_last_matmul_of_a_block() -> None:
+def test_rematerialization_repeats_all_but_the_last_matmul() -> None:
     layout = {"batch": "data", "heads": "model", "mlp": "model", "vocab": "model"}
     arguments: tuple[Any, ...] = LLAMA.sizes(64, 2048), parameters(LLAMA), {"data": 4, "model": 8}, layout
     kept, again = (closed_form(*arguments, rematerialized=each) for each in (False, True))

@@ -36,7 +36,7 @@ def test_attention_is_causal_and_local() -> None:
     assert decoder_counts.attention_flops(wide, 64) == pytest.approx(whole / 2 + near)
 
 
-def test_rematerialization_adds_a_forward_pass_without_the_last_product() -> None:
+def test_rematerialization_adds_a_pass_without_the_last_product() -> None:
     every = decoder_counts.product_flops(SMALL, NAMES)
     assert every == 6 * decoder_counts.active_parameters(SMALL)
     none = decoder_counts.product_flops(SMALL, ())

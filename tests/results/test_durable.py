@@ -56,9 +56,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return made
 
 
-def test_a_file_is_on_disk_before_its_name_is_and_the_name_before_anybody_is_told(
-    tmp_path: Path, calls: list[tuple[str, ...]]
-) -> None:
+def test_file_is_on_disk_before_its_name_is_reported(tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
     assert durable.create(tmp_path / "record", b"all of it")
     temporary = calls[0][1]
     assert temporary.startswith(durable.TEMPORARY)
@@ -152,7 +150,7 @@ def test_a_folder_takes_its_name_once_it_is_on_disk(tmp_path: Path, calls: list[
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
 
 
-def test_a_folder_that_was_not_finished_is_gone_and_so_is_an_old_one_of_its_name(tmp_path: Path) -> None:
+def test_unfinished_folder_and_old_one_of_its_name_are_gone(tmp_path: Path) -> None:
     left = [tmp_path / f"{durable.TEMPORARY}{name}-{age}" for name in ("release", "other") for age in ("old", "young")]
     for folder in left:
         folder.mkdir()
@@ -194,7 +192,7 @@ RECORDS = [{"a": 1}, {"text": "Größe \ud800 \x00", "list": [None, True, 1.5, {
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_a_sealed_record_comes_back_and_any_other_byte_is_noticed(record: dict[str, Any]) -> None:
+def test_sealed_record_returns_and_changed_bytes_are_noticed(record: dict[str, Any]) -> None:
     data = durable.seal(record)
     assert durable.unseal(data, Path("record")) == record
     assert json.loads(data)["sha256"]
@@ -222,9 +220,7 @@ def test_records_are_json_as_the_standard_library_indents_it(record: dict[str, A
     assert sealed.decode().startswith(indented[:-2] + ',\n "sha256": "')
 
 
-def test_a_file_that_is_removed_while_it_is_looked_at_is_missing_and_not_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_removed_while_read_is_missing_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever misses a merged part looks again; whoever took it for damaged would stop."""
     path = tmp_path / "part"
     path.write_bytes(b"x")

@@ -55,7 +55,7 @@ def test_help_within_a_width_keeps_its_columns_and_its_commands() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
-def test_every_word_of_help_is_there_and_every_command_is_the_same(width: int) -> None:
+def test_wrapped_help_keeps_every_word_and_command(width: int) -> None:
     shown = wrapping.reflowed(HELP, width)
     assert shown.replace("\\\n", " ").replace("# ", "").split() == HELP.replace("# ", "").split()
     assert width < 60 or max(map(len, shown.split("\n"))) <= width
@@ -114,7 +114,7 @@ def test_what_is_constant_goes_into_a_heading_and_totals_stay() -> None:
     assert lines[0] == "state released" and lines[-1].split() == ["total", "11"]
 
 
-def test_one_row_gives_its_names_away_and_keeps_what_the_table_is_about() -> None:
+def test_single_row_moves_its_constants_out_of_the_table() -> None:
     row = [["wine", "fully_connected_64", "momentum", "0.91", "", "32.5", "[8.1, 65.8]", "identified"]]
     names = ["dataset", "model", "optimizer", "sharpness", "note", "critical", "interval", "verdict"]
     made = [c._replace(kept=c.name in names[-3:]) for c in columns(names, row, {*names[:3], "verdict"})]

@@ -69,9 +69,7 @@ def test_runs_add_up_and_come_back(tmp_path: Path, make_study: Callable[..., Bat
     assert read.trials["learning_rate"].tolist() == drawn
 
 
-def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
-    tmp_path: Path, make_study: Callable[..., BatchStudy]
-) -> None:
+def test_timed_out_trial_is_requested_again_and_replaced(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=2)
     store.ask(tmp_path, study)
     run_and_commit(tmp_path, study, [0, 1], TrialOutcome("INCOMPLETE", "time_limit", 2), loss=9.0)
@@ -83,9 +81,7 @@ def test_a_trial_that_ran_out_of_time_is_wanted_again_and_then_replaced(
     assert read.measurements["validation_loss"].tolist() == [9.0, 9.0, 0.5, 0.5]
 
 
-def test_parts_count_for_the_next_run_and_are_seen_by_readers_once_committed(
-    tmp_path: Path, make_study: Callable[..., BatchStudy]
-) -> None:
+def test_parts_are_seen_by_readers_once_committed(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study = make_study(trials=3)
     store.ask(tmp_path, study)
     with store.claim(tmp_path, study.name) as claim:
@@ -163,7 +159,7 @@ def test_a_plan_that_is_no_file_is_damage(tmp_path: Path, make_study: Callable[.
 
 
 @pytest.mark.parametrize("asked", [1, 2], ids=["finished", "unfinished"])
-def test_progress_tells_of_every_byte_of_a_table_of_trials_that_has_changed(
+def test_progress_notices_every_changed_byte_of_trials(
     tmp_path: Path, make_study: Callable[..., BatchStudy], asked: int
 ) -> None:
     study = make_study(trials=1)
@@ -199,7 +195,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path, make_study: Callable[..., Bat
             read(tmp_path)
 
 
-def test_every_column_has_a_meaning_and_every_metaparameter_its_own_name() -> None:
+def test_every_column_has_a_meaning_and_a_distinct_name() -> None:
     for columns in (schema.STUDIES, schema.TRIALS, schema.MEASUREMENTS):
         assert all(column.meaning for column in columns)
         assert len({column.name for column in columns}) == len(columns)
@@ -215,9 +211,7 @@ def test_every_metaparameter_has_its_own_meaning() -> None:
     assert "range in the study's plan" in contents._meaning("b1", {"adam"}, "trials")
 
 
-def test_a_study_keeps_the_older_name_that_a_store_holds_it_under(
-    tmp_path: Path, make_study: Callable[..., BatchStudy]
-) -> None:
+def test_study_keeps_the_older_name_of_its_folder(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     study, older = make_study(), make_study(digits=8)
     assert store.with_stored_name(tmp_path, study) == study
     store.ask(tmp_path, older)

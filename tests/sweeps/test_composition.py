@@ -98,9 +98,7 @@ presets:
 
 
 @pytest.mark.parametrize(("file", "itself"), [("presets", []), ("table", ["own/table"])])
-def test_a_table_holds_presets_and_unites_them_unless_it_is_called_presets(
-    file: str, itself: list[str], experiments: Path
-) -> None:
+def test_table_holds_presets_and_unites_them(file: str, itself: list[str], experiments: Path) -> None:
     (experiments / "own").mkdir()
     (experiments / "own" / f"{file}.yaml").write_text(TABLE)
     (experiments / "alone.yaml").write_text("# @package _global_\n# Alone.\ntrials: 3\n")
@@ -135,7 +133,7 @@ def test_what_is_no_preset_is_refused_with_its_place(content: str, fault: str, e
     assert str(refused.value) == f"{experiments / 'presets.yaml'}: mine: {fault}"
 
 
-def test_texts_in_quotes_are_an_axis_where_commas_of_mesh_tensorflow_are_refused() -> None:
+def test_quoted_texts_are_an_axis_and_bare_commas_refused() -> None:
     words = ("task=layouts", "strict=false", "mesh='data:8','data:4;model:2'")
     assert [one["mesh"] for one in composition.compose_all(CommandLine(words, True))] == ["data:8", "data:4;model:2"]
     with pytest.raises(BadInput, match="Put it in quotes"):

@@ -46,7 +46,7 @@ def assert_same(one: Path, other: Path) -> list[int]:
     return extra
 
 
-def test_the_best_trial_is_run_again_with_its_metaparameters_on_fresh_seeds(tmp_path: Path, study: BatchStudy) -> None:
+def test_best_trial_is_rerun_with_its_metaparameters(tmp_path: Path, study: BatchStudy) -> None:
     assert ran(tmp_path, study) == 9
     trials = store.read(tmp_path).trials.set_index("trial")
     repeats = trials[trials["role"] == "confirm"]
@@ -62,9 +62,7 @@ def test_the_best_trial_is_run_again_with_its_metaparameters_on_fresh_seeds(tmp_
     assert ran(tmp_path, study) == 0
 
 
-def test_pruned_and_unpruned_studies_confirm_the_same_trial_and_prune_no_repeat(
-    tmp_path: Path, study: BatchStudy
-) -> None:
+def test_pruning_changes_no_confirmed_trial_and_no_repeat(tmp_path: Path, study: BatchStudy) -> None:
     found = {}
     for pruning in ("off", "exact"):
         ran(tmp_path / pruning, dataclasses.replace(study, pruning=pruning))

@@ -54,7 +54,7 @@ def test_divided_trials_measure_what_whole_ones_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_divided_read_out_of_its_own_gives_the_answer_of_a_whole_one(tmp_path: Path) -> None:
+def test_divided_read_out_gives_the_answer_of_a_whole_one(tmp_path: Path) -> None:
     line = (
         *COMMON,
         "task=tiny/transformer_decoder",

@@ -74,7 +74,7 @@ def is_alive(process: int) -> bool:
     [signal.SIGTERM, *(pytest.param(by, marks=pytest.mark.slow) for by in (signal.SIGINT, signal.SIGKILL))],
     ids=lambda by: by.name,
 )
-def test_what_has_finished_is_stored_in_the_midst_of_a_long_computation(
+def test_finished_trials_are_stored_during_a_long_computation(
     tmp_path: Path, by: signal.Signals, children: Callable[[int], list[int]]
 ) -> None:
     script = tmp_path / "sweep.py"
@@ -148,7 +148,7 @@ def until(condition: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     ("by", "code"), [(signal.SIGTERM, exit_codes.TERMINATED), (signal.SIGINT, exit_codes.INTERRUPTED)]
 )
-def test_a_signal_with_nothing_to_go_on_with_has_a_code_of_its_own(
+def test_signal_without_progress_has_its_exit_code(
     tmp_path: Path, children: Callable[[int], list[int]], by: signal.Signals, code: int
 ) -> None:
     with started(LINE, tmp_path / "store") as sweep:

@@ -185,7 +185,7 @@ def test_a_study_that_raises_has_failed(capsys: pytest.CaptureFixture[str], monk
     ],
     ids=["negative", "out of range", "empty", "fractions"],
 )
-def test_files_that_cannot_be_used_are_one_line_and_nothing_is_written(
+def test_unusable_files_are_one_line_and_write_nothing(
     files: list[str],
     change: Callable[[pd.DataFrame], pd.DataFrame],
     message: str,
@@ -201,7 +201,7 @@ def test_files_of_different_shapes(files: list[str], capsys: pytest.CaptureFixtu
     assert_refused(files, "heldout.npz is 40 × 30 and other.npz is 40 × 29", capsys)
 
 
-def test_one_row_with_held_out_links_cannot_be_validation_and_test(
+def test_single_held_out_row_cannot_be_validation_and_test(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     matrix = scipy.sparse.load_npz("heldout.npz").tolil()
@@ -284,9 +284,7 @@ def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) 
     assert needed[1] - needed[0] == 2 * factorization_config.HUB_COPIES * hubs
 
 
-def test_evaluation_rows_without_a_history_are_told_and_refused_where_there_are_no_others(
-    files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_without_history_are_reported_or_refused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     links = pd.read_parquet("links.parquet")
     matrix = scipy.sparse.load_npz("heldout.npz").tocoo()
     rows = np.concatenate([matrix.row, [38, 38, 39]])

@@ -193,9 +193,7 @@ def until_saved(folder: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL], ids=lambda by: by.name)
-def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
-    tmp_path: Path, by: signal.Signals, which: int
-) -> None:
+def test_lost_host_ends_the_others_and_the_command_resumes(tmp_path: Path, by: signal.Signals, which: int) -> None:
     hosts = started(LONG, tmp_path / "hosts")
     until_saved(tmp_path / "hosts")
     began = time.monotonic()
@@ -216,7 +214,7 @@ def test_whichever_host_goes_the_others_end_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-def test_each_host_saves_its_own_part_and_one_host_goes_on_under_another_layout(tmp_path: Path) -> None:
+def test_each_host_saves_its_part_and_one_resumes(tmp_path: Path) -> None:
     line = [*QUADRATIC, f"checkpoint_dir={tmp_path}/saved"]
     hosts = started([*line, "mesh=data:2", "layout=embed:data"], tmp_path / "divided")
     until_saved(tmp_path / "saved")

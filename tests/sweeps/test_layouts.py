@@ -97,7 +97,7 @@ def test_one_process_runs_all_layouts_of_as_many_devices(filled: Path) -> None:
     assert runs["emulated"].all() and set(runs["device_count"]) == {8}
 
 
-def test_a_store_with_layouts_verifies_exports_and_says_the_same_from_its_release(
+def test_store_of_layouts_verifies_and_exports(
     filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert verify.run(filled, lambda progress: None) == 0
@@ -264,15 +264,13 @@ def compare_with_one_device(task: str, optimizer: str, folder: Path, *words: str
 
 
 @pytest.mark.parametrize("task", [pytest.param(t, marks=() if t in QUICK else pytest.mark.slow) for t in TASKS])
-def test_a_step_of_any_task_has_the_loss_and_gradient_of_one_device(task: str, tmp_path: Path) -> None:
+def test_step_of_any_task_equals_that_of_one_device(task: str, tmp_path: Path) -> None:
     compare_with_one_device(task, TASKS[task], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_a_step_of_any_form_has_the_loss_and_gradient_of_one_device(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_of_any_form_equals_that_of_one_device(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, options = FORMS[form]
     monkeypatch.setattr(overrides, "own_files", {"task": {}, "optimizer": {}})
     fields = yaml.safe_load((ROOT / "conf" / "task" / f"{task}.yaml").read_text())
@@ -317,7 +315,7 @@ def test_a_layout_is_one_study_however_it_is_written() -> None:
     assert ours == theirs and ours.layout == "batch:batch" and ours.strict
 
 
-def test_old_plans_have_no_blocks_and_new_ones_share_their_stream() -> None:
+def test_old_plans_without_blocks_share_the_stream_of_new_ones() -> None:
     plain = planned("mesh=data:8")
     assert {"attention_block", "key_heads"} & {*plain.plan(), *plain.model_options} == set()
     blocked = planned("mesh=data:8", "step.attention_block=16", "step.rematerialization=attention+out")
@@ -358,7 +356,7 @@ def test_costs_are_predicted_for_the_tpu_that_is_compiled_for() -> None:
     assert planned("mesh=data:8").hardware == "v5p"
 
 
-def test_steps_of_another_shape_precision_or_rematerialization_are_in_pictures_of_their_own(filled: Path) -> None:
+def test_steps_of_another_shape_or_precision_have_own_pictures(filled: Path) -> None:
     layouts = of(measured_layouts.load(filled), "cpu-emulated")
     usual = next(one for one in layouts if not one.refused)
     others = [

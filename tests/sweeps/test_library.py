@@ -96,7 +96,7 @@ def test_a_mistake_is_one_line(values: dict[str, object], line: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_nothing_is_measured_of_nothing_or_with_settings_that_cannot_be(tmp_path: Path) -> None:
+def test_empty_or_invalid_measurements_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="axis needs at least one value"):
         sweeps.sweep(batch_size=[])
     with pytest.raises(BadInput, match="needs at least one study"):

@@ -336,7 +336,7 @@ def test_free_restarts_are_those_of_the_table_of_exit_codes() -> None:
     assert exit_codes.NO_PROGRESS in codes - free
 
 
-def test_the_image_is_built_from_files_that_exist_and_runs_the_console_script() -> None:
+def test_image_files_exist_and_run_the_console_script() -> None:
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     copied = {source for line in lines if line[0] == "COPY" for source in line[1:-1]}

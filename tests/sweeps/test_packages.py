@@ -54,7 +54,7 @@ def run(program: str, *words: str, site: Path | None, folder: Path) -> subproces
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_wheel_runs_to_a_figure_and_its_store_is_read_without_it(installed: Path, tmp_path: Path) -> None:
+def test_wheel_runs_to_a_figure_and_its_store_needs_no_wheel(installed: Path, tmp_path: Path) -> None:
     sweep = [*SWEEP, "batch_size=4,32", "store=s", "--tasks", str(PACKAGE / "tasks"), "-m"]
     done = run("sweeps", *sweep, site=installed, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def test_a_function_of_a_module_is_a_model(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_functions_that_workers_cannot_import_are_refused_with_the_remedy() -> None:
+def test_functions_unknown_to_workers_are_refused_with_a_remedy() -> None:
     def local(classes: int) -> None: ...
 
     with pytest.raises(BadInput, match=r"defined in another function.*Save it in a file such as my_models.py"):
@@ -208,7 +208,7 @@ def test_wrong_names_are_one_line(values: dict[str, object], part: str) -> None:
     assert part in str(error.value) and "\n" not in str(error.value)
 
 
-def test_names_of_installed_packages_are_listed_without_importing_them() -> None:
+def test_installed_names_are_listed_without_imports() -> None:
     assert packages.names("model") == []
     registry.check("model", "vgg_11")
     with pytest.raises(BadInput, match="unknown model"):

@@ -306,7 +306,7 @@ def test_a_probe_comes_before_tables(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert kept is not None and kept.keys() == {"device_kind", *microbenchmarks.KEPT}
 
 
-def test_streamed_data_are_planned_with_the_lane_that_the_engine_gives_them(
+def test_streamed_data_are_planned_with_the_lanes_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU: one, as every lane has a stream of its own, unless told; other data have one for each trial."""
@@ -416,7 +416,7 @@ def test_devices_that_are_absent_have_hours_and_a_price(
     assert here["predicted_dollars"] == pytest.approx(2 * here["predicted_device_hours"])
 
 
-def test_a_batch_that_no_number_of_absent_devices_holds_is_divided_over_all_of_them(
+def test_batch_too_large_for_any_device_count_uses_all_devices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run divides it further, into microbatches: its least bytes fit."""
@@ -454,7 +454,7 @@ def test_links_of_absent_devices_can_be_changed(
     assert ratio == pytest.approx(1 + 2 * 0.0225, rel=1e-3)
 
 
-def test_batches_are_divided_over_the_fewest_absent_devices_that_hold_them(
+def test_batches_use_the_fewest_absent_devices_that_hold_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["batch_size=64", "trials=16", f"store={tmp_path}", "device=v5e", "devices=8", "task.budget.steps=10"]
@@ -487,7 +487,7 @@ def test_a_failed_count_reports_its_reason(monkeypatch: pytest.MonkeyPatch) -> N
         asked._process([Question(study.plan(), 1, None, Settings())], None, lambda count: None)
 
 
-def test_a_topology_without_its_compiler_is_predicted_from_counts(
+def test_topology_without_compiler_is_predicted_from_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, none)

@@ -44,7 +44,7 @@ def test_budgets(budget: str, batch_size: int, steps: int) -> None:
     assert study.budget_steps == steps
 
 
-def test_axes_are_every_combination_and_the_command_line_wins_over_a_preset() -> None:
+def test_axes_are_combined_and_the_command_line_wins() -> None:
     studies = request("optimizer=sgd,nesterov", "batch_size=1,2", "trials=3", "-m").studies
     assert [(s.optimizer, s.batch_size) for s in studies] == [("sgd", 1), ("sgd", 2), ("nesterov", 1), ("nesterov", 2)]
     assert {s.trials for s in studies} == {3}
@@ -180,7 +180,7 @@ def test_evaluations_cost_no_more_than_their_share() -> None:
     assert study.evaluation_spacing == 0
 
 
-def test_an_endless_stream_has_no_epochs_and_takes_any_batch_size() -> None:
+def test_endless_stream_has_no_epochs_and_any_batch_size() -> None:
     (study,) = request("task=noisy_quadratic", "batch_size=100000", "task.budget.steps=9").studies
     assert study.budget_steps == 9
     with pytest.raises(BadInput, match=r"endless stream"):
@@ -221,9 +221,7 @@ def test_a_study_does_not_grow_on_another_backend_unless_told(tmp_path: Path, mo
     assert sum(planning.to_run(told).missing.values()) == 1
 
 
-def test_what_was_stored_before_a_kill_counts_before_it_is_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_stored_before_a_kill_count_uncommitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = ["task=noisy_quadratic", "optimizer=sgd", "batch_size=4", "task.budget.steps=5", "trials=2"]
     request = planning.request(overrides.command_line([*line, f"store={tmp_path}/store"]))
     (study,) = request.studies

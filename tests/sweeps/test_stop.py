@@ -32,7 +32,7 @@ def both(make_study: Callable[..., BatchStudy], tmp_path_factory: pytest.TempPat
     return folders
 
 
-def test_a_trial_is_the_same_to_the_bit_up_to_its_target_and_goes_on(both: dict[str, Path]) -> None:
+def test_trial_is_equal_to_the_bit_up_to_its_target(both: dict[str, Path]) -> None:
     ended, whole = (store.read(both[stop]) for stop in ("target", "budget"))
     columns = ["trial", "seed", "learning_rate", "momentum"]
     pd.testing.assert_frame_equal(ended.trials[columns], whole.trials[columns], check_exact=True)

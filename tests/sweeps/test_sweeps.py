@@ -107,7 +107,7 @@ def test_a_worker_killed_in_mid_study_changes_no_result(tmp_path: Path, children
     assert max(store.read(tmp_path / "killed").trials["run"]) > 1
 
 
-def test_a_study_that_fails_or_is_lost_stops_no_other_and_is_tried_again(
+def test_failed_study_stops_no_other_and_is_retried(
     tmp_path: Path, make_study: Callable[..., BatchStudy], capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = make_study(trials=2, budget_steps=3), make_study(trials=2, budget_steps=3, dataset="none_such")
@@ -159,9 +159,7 @@ def test_workers_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_over_shards_and_microbatches_is_the_study_within_rounding(
-    tmp_path: Path, make_study: Callable[..., BatchStudy]
-) -> None:
+def test_shards_and_microbatches_agree_within_rounding(tmp_path: Path, make_study: Callable[..., BatchStudy]) -> None:
     space = SearchSpace({"learning_rate": Range("LOG", 0.01, 0.1), "momentum": Range("LINEAR", 0.0, 0.5)})
     study = make_study(trials=2, budget_steps=12, batch_size=30, space=space, targets=())
     found = []
@@ -178,7 +176,7 @@ def test_a_study_over_shards_and_microbatches_is_the_study_within_rounding(
         assert np.allclose(divided.measurements[metric], whole.measurements[metric], rtol=1e-4)
 
 
-def test_the_largest_studies_go_first_on_programs_nobody_else_is_building(
+def test_largest_studies_start_first_on_unclaimed_programs(
     make_study: Callable[..., BatchStudy],
 ) -> None:
     studies = [make_study(optimizer=o, batch_size=b) for o in ("sgd", "nesterov") for b in (64, 256)]

@@ -62,7 +62,7 @@ def test_plans_without_a_table_have_no_options(make_study: Callable[..., object]
     assert planning.request(overrides.command_line([])).sources == {}
 
 
-def test_two_tables_share_no_programs_and_one_that_changes_is_not_trained_on(tmp_path: Path) -> None:
+def test_two_tables_share_no_programs(tmp_path: Path) -> None:
     keys = []
     for shift in (0.0, 7e5):
         asked = request(write(tmp_path / f"{shift}.csv", shift=shift), "batch_size=8")
@@ -76,7 +76,7 @@ def test_two_tables_share_no_programs_and_one_that_changes_is_not_trained_on(tmp
         engine.run(study, search.draw(study, [0]), Settings(lanes=1), source=source)
 
 
-def test_default_targets_are_reported_only_if_used_as_in_the_docs(tmp_path: Path) -> None:
+def test_default_targets_are_reported_only_if_used(tmp_path: Path) -> None:
     from sklearn.datasets import load_diabetes
 
     load_diabetes(as_frame=True, scaled=False).frame.to_csv(file := tmp_path / "diabetes.csv", index=False)

@@ -66,7 +66,7 @@ def test_blocks_in_bfloat16_are_as_exact_as_all_scores() -> None:
 
 
 @given(length=st.integers(1, 40), block=st.integers(1, 40), window=st.integers(0, 45))
-def test_every_score_is_in_one_pair_of_blocks_and_no_pair_is_without(length: int, block: int, window: int) -> None:
+def test_every_score_is_in_exactly_one_pair_of_blocks(length: int, block: int, window: int) -> None:
     pairs = Band(block, window).pairs(length).tolist()
     needed = {
         (t // block, s // block)
@@ -77,7 +77,7 @@ def test_every_score_is_in_one_pair_of_blocks_and_no_pair_is_without(length: int
     assert len(pairs) == len(needed) and set(map(tuple, pairs)) == needed
 
 
-def test_memory_in_blocks_grows_with_the_length_and_not_with_its_square() -> None:
+def test_memory_in_blocks_grows_linearly_with_the_length() -> None:
     def held(length: int, block: int) -> int:
         program = jax.make_jaxpr(functools.partial(pulled, block, 0))(*arrays(length, 4, 2))
         return jaxpr_cost.held_bytes(program)

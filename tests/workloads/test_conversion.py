@@ -229,7 +229,7 @@ def test_records_are_sorted_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         list(sorted_chunks.values(tmp_path))
 
 
-def test_downloads_and_checksums_are_plain_lines_without_a_terminal(
+def test_downloads_print_plain_lines_without_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tensorflow_datasets.core.download import downloader

@@ -259,7 +259,7 @@ def test_the_version_of_texts_names_who_learned_their_subwords(tmp_path: Path, m
         streamed_text.SOURCES["lm1b"].write_derived(tmp_path)
 
 
-def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels(
+def test_photograph_version_names_the_decoder_of_its_pixels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from PIL import Image
@@ -280,7 +280,7 @@ def test_the_version_of_photographs_holds_for_the_decoder_that_made_their_pixels
     assert {name: registry.DATASETS[name].version() for name in names} == before
 
 
-def test_every_epoch_is_a_permutation_and_drops_the_last_partial_batch() -> None:
+def test_every_epoch_is_a_permutation_of_whole_batches() -> None:
     """From the definition, with Grain's order of integers; also where there are 30 million, after a billion."""
     n, batch = 23, 5
     order = data_stream.order(list(range(n)), 7)
@@ -326,7 +326,7 @@ def test_boxes_are_random_within_their_areas_and_ratios() -> None:
     assert streamed_images.random_box(1000, 3, data_stream.Draws(0, 0, 0)) == streamed_images.middle(1000, 3)
 
 
-def test_decoding_at_a_fraction_of_the_size_is_close_to_decoding_all() -> None:
+def test_decoding_at_reduced_size_is_close_to_full_decoding() -> None:
     """Against Pillow's own resizing of the whole photograph."""
     import io
 

@@ -26,7 +26,7 @@ HOPPER = Device("gpu", "9.0")
 
 
 @pytest.mark.parametrize("model", ["transformer_decoder", pytest.param("resnet", marks=pytest.mark.slow)])
-def test_stacked_layers_are_unrolled_on_a_gpu_with_the_same_gradients(model: str) -> None:
+def test_stacked_layers_unroll_on_a_gpu_with_equal_gradients(model: str) -> None:
     """Two loops over layers, forward and backward."""
     rng = np.random.default_rng(0)
     dataset = "pydoc" if model == "transformer_decoder" else "digits"

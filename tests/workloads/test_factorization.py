@@ -127,7 +127,7 @@ def test_folded_in_recall_is_that_of_brute_force(fold_in_ridge: str | None) -> N
         assert recall.recall(ranked, data.heldout, k) == pytest.approx(np.mean(list(hits.values())))
 
 
-def test_rows_that_nothing_is_known_of_are_left_out_and_equals_are_in_the_order_of_their_numbers() -> None:
+def test_unknown_rows_are_left_out_and_ties_keep_their_order() -> None:
     data = ratings()
     own, plain = training(with_strangers(data)), training(data)
     tables = own.column_half(own.row_half(own.start(0), WEIGHTS), WEIGHTS)
@@ -234,7 +234,7 @@ def small() -> Ratings:
 
 
 @pytest.mark.parametrize("solver", [pytest.param("rotated_cg", marks=pytest.mark.slow), "cholesky"])
-def test_the_peak_holds_what_is_kept_and_the_matrices_of_rows_that_are_split(solver: str) -> None:
+def test_peak_memory_holds_kept_arrays_and_split_rows(solver: str) -> None:
     data = ratings()
     own = training(data, solver=solver, dim=32)
     hubs = [int((side.places.hubs >= 0).sum()) for side in (own.evaluated, own.rows, own.columns)]
@@ -397,7 +397,7 @@ def test_a_half_epoch_lowers_for_tpus() -> None:
     assert "stablehlo" in lowered.as_text()
 
 
-def test_duplicates_are_merged_and_the_transposed_is_the_transposed() -> None:
+def test_duplicates_are_merged_and_transposition_is_exact() -> None:
     links, merged = from_pairs(np.array([1, 0, 1, 1]), np.array([2, 1, 2, 0]), (3, 3))
     assert merged == 1
     np.testing.assert_array_equal(dense(links), [[0, 1, 0], [1, 0, 1], [0, 0, 0]])
@@ -406,7 +406,7 @@ def test_duplicates_are_merged_and_the_transposed_is_the_transposed() -> None:
 
 
 @pytest.mark.slow
-def test_bfloat16_tables_keep_recall_and_a_bfloat16_solver_does_not() -> None:
+def test_bfloat16_tables_keep_recall_unlike_bfloat16_solvers() -> None:
     """As in ALX's study of precision: with a weak ridge, matrices that are rounded to bfloat16 cannot be solved."""
     data = webgraph_synthetic.build(WebGraph(1000, 1000, 30_000, 10, 2.5, 500, 0))
     weak = Weights(jnp.float32(1e-3), jnp.float32(1e-5))

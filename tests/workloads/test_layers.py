@@ -158,7 +158,7 @@ def keys(positions: Any) -> Any:
     return rng.example_keys(SEED, STEP, np.asarray(positions, np.int32))
 
 
-def test_masks_belong_to_the_places_in_a_batch_however_it_is_divided() -> None:
+def test_dropout_masks_do_not_depend_on_the_division() -> None:
     x = np.ones((12, 5, 7), np.float32)
     whole = dropout(x, keys(range(12)), 0.3, 2)
     for parts in (2, 3, 12):

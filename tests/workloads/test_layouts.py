@@ -111,7 +111,7 @@ def test_presets_divide_shared_heads_of_keys_like_the_others() -> None:
     assert shapes.layout_text("heads:model", shared.sizes) == "heads:model"
 
 
-def test_the_layout_of_mesh_tensorflows_bert_is_plain_data_parallelism_on_its_mesh() -> None:
+def test_bert_layout_of_mesh_tensorflow_is_data_parallelism() -> None:
     model = shapes.tensors(SHAPES["mesh_tf_bert"], 256, 512)
     ours = read_layout(BERT, read_mesh("batch:8"), model, strict=False)
     assert ours == {"batch": "batch"}

@@ -57,9 +57,7 @@ def test_metrics_are_those_of_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1 << 20, 4 * CLASSES * 7, 4 * CLASSES])
-def test_the_loss_of_a_product_is_that_of_its_outputs_in_any_chunks(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_product_loss_is_that_of_its_outputs_in_any_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values and gradients, against float64 by hand: the softmax less the smoothed label, times features or kernel."""
     monkeypatch.setattr(losses, "CHUNK_BYTES", chunk)
     rng = np.random.default_rng(3)
@@ -98,7 +96,7 @@ def test_a_product_computes_its_matrix_products_once() -> None:
     assert text.count("dot_general") == 3
 
 
-def test_average_precision_is_scikit_learns_and_its_sums_may_be_taken_in_parts() -> None:
+def test_average_precision_is_that_of_scikit_learn_in_parts() -> None:
     from sklearn.metrics import average_precision_score
 
     random = np.random.default_rng(4)
@@ -149,7 +147,7 @@ def test_spread_smoothing_leaves_the_label_all_but_its_share() -> None:
         np.testing.assert_allclose(jax.grad(loss)(given_[0]), (share - wanted) / 9, rtol=0, atol=1e-6)
 
 
-def test_sigmoid_cross_entropy_is_that_of_plain_numpy_summed_over_classes() -> None:
+def test_sigmoid_cross_entropy_is_that_of_plain_numpy() -> None:
     random = np.random.default_rng(5)
     labels = (random.random((9, 4)) < 0.5).astype(np.uint8)
     logits = random.normal(size=(9, 4)) * 5

@@ -434,7 +434,7 @@ def small_names(names: Iterable[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", small_names(name for _, (_, added) in FORMS.items() for name in added))
-def test_forms_of_the_paper_have_the_parameters_of_their_matrices(name: str) -> None:
+def test_forms_of_the_paper_have_the_expected_parameters(name: str) -> None:
     shape, classes, parameters = NAMED[name]
     options, added = FORMS[SIZES[name][0]]
     assert set(registry.model_options(name)) - {"attention_block"} == set(options)
@@ -461,7 +461,7 @@ def test_models_by_name_have_the_parameters_of_their_matrices(name: str) -> None
         assert (outputs.shape, outputs.dtype) == ((1, classes), np.float32)
 
 
-def test_the_base_transformer_has_as_many_parameters_as_published_twins() -> None:
+def test_base_transformer_has_the_published_parameters() -> None:
     assert decoder_parameters(6, 512, 2048) == 35_680_256
     assert NAMED["resnet_8"][2] == 75_050
 
@@ -485,7 +485,7 @@ def test_lstm_projected_is_the_recurrence_in_plain_numpy() -> None:
         np.testing.assert_allclose(apply(params, case.inputs)[:, t], h @ embedding.T, rtol=1e-4, atol=1e-5)
 
 
-def test_resnet_basic_has_shortcuts_of_every_second_place_and_zeros_in_new_channels() -> None:
+def test_resnet_basic_shortcuts_pad_new_channels_with_zeros() -> None:
     """With the second convolutions at zero, as fresh networks without norms have them, blocks are their shortcuts."""
     x = images(6, 8, 8, 3)
     model = registry.MODELS["resnet_basic"](classes=CLASSES, blocks=[1, 2], width=4, norm="none")

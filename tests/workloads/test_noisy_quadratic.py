@@ -73,7 +73,7 @@ def test_the_mean_of_many_replicas_is_the_expected_loss(
 
 @pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
 @pytest.mark.parametrize("value", [2.0, 1.0, 0.5, 0.25])
-def test_without_noise_steps_to_target_are_those_of_the_recursion(
+def test_noiseless_steps_to_target_are_those_of_the_recursion(
     make_study: Callable[..., BatchStudy], momentum: float, value: float
 ) -> None:
     record = run(make_study, momentum, 0.0, 1, 1)

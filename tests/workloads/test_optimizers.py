@@ -95,7 +95,7 @@ BIASES_AND_NORMS: dict[str, tuple[dict[str, Any], np.ndarray, dict[str, int]]] =
 
 
 @pytest.mark.parametrize("model", [name for name in registry.MODELS if name not in SIZES])
-def test_biases_and_norms_of_every_model_and_nothing_else_have_no_rate_by_layer(model: str) -> None:
+def test_only_biases_and_norms_have_no_layerwise_rate(model: str) -> None:
     options, inputs, expected = BIASES_AND_NORMS[model]
     init = registry.MODELS[model](classes=3, **options).init
     params, _ = jax.eval_shape(init, jax.random.key(0), inputs)

@@ -315,7 +315,7 @@ def test_streamed_originals_become_files_that_load(
         assert made.read_bytes() == before
 
 
-def test_a_validation_image_has_the_label_of_its_number_whatever_else_the_archive_holds(tmp_path: Path) -> None:
+def test_validation_image_has_the_label_of_its_number(tmp_path: Path) -> None:
     """Packed with its folder, and without its second image: neither moves the labels of the others."""
     from results.bad_input import BadInput
     from workloads.datasets import streamed_originals
@@ -379,7 +379,7 @@ def trainable(*names: str) -> list[int]:
     return sorted(lines.index(name) for name in names)
 
 
-def test_what_has_to_be_downloaded_by_hand_says_so_and_sizes_come_first(
+def test_manual_downloads_are_named_and_sizes_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from workloads import preparable
@@ -407,7 +407,7 @@ def sparse(file: Path, size: int) -> None:
         opened.truncate(size)
 
 
-def test_what_is_there_after_a_kill_needs_no_space_and_what_was_not_finished_goes(
+def test_leftovers_of_a_kill_need_no_space_and_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fetched = tmp_path / "downloads" / "open_images_v4"

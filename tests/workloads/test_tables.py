@@ -95,7 +95,7 @@ def test_every_class_is_in_every_split_however_rare(
     assert found.sum(axis=0).tolist() == data.label.value_counts().sort_index().tolist()
 
 
-def test_inputs_are_standardized_by_the_training_split_alone_and_texts_are_indicators(tmp_path: Path) -> None:
+def test_inputs_are_standardized_by_the_training_split(tmp_path: Path) -> None:
     data = frame()
     data["alike"] = 3.5
     data["identity"] = np.arange(len(data))  # by which the rows of a split are told
@@ -138,7 +138,7 @@ def test_a_text_that_training_lacks_is_no_input(tmp_path: Path) -> None:
     pytest.fail("the row was in training whatever the seed")
 
 
-def test_a_regression_is_in_stated_units_and_agrees_with_scikit_learn(tmp_path: Path) -> None:
+def test_regression_has_units_and_agrees_with_scikit_learn(tmp_path: Path) -> None:
     from sklearn.metrics import mean_squared_error, r2_score
 
     data = frame()
@@ -224,7 +224,7 @@ def test_columns_of_numbers_that_are_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["code", " code", "code  ", "\tcode", '" code"'])
-def test_texts_stay_as_they_are_written_whatever_is_around_the_name_of_their_column(name: str, tmp_path: Path) -> None:
+def test_texts_are_kept_exactly_around_their_column_name(name: str, tmp_path: Path) -> None:
     (tmp_path / "own").write_text(f"size,{name}\n" + "".join(f"{i},{i % 3:0{1 + i % 2}d}\n" for i in range(24)))
     found = table_files.read(tmp_path / "own", text=["code"])["code"]
     assert isinstance(found, table_files.Texts) and found.texts == ("0", "00", "01", "02", "1", "2")
@@ -253,7 +253,7 @@ def test_a_first_line_without_an_end_is_told_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["parquet", "arrays", "texts"])
-def test_a_file_that_is_small_and_takes_much_memory_is_refused_before_it_is_decoded(
+def test_small_file_with_large_memory_is_refused_undecoded(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "own"

@@ -149,7 +149,7 @@ def test_two_million_links_take_a_second() -> None:
     assert time.process_time() - start < 4  # measured: 0.4 s, and ten million links in 2 s
 
 
-def test_recall_of_a_factorization_is_far_above_that_of_popularity(small: Ratings) -> None:
+def test_factorization_recall_is_far_above_popularity(small: Ratings) -> None:
     by_column = small.train.transpose()
     columns = np.random.default_rng(0).standard_normal((3000, 24)) / 24**0.5
     for _ in range(4):

@@ -59,7 +59,7 @@ def test_only_studies_of_the_kind_are_opened_and_shown(put, folder, cli):
     assert (code, len(out.splitlines())) == (0, 2)
 
 
-def test_the_best_recall_at_the_last_epoch_is_chosen_and_of_equals_the_smallest_id(put, folder):
+def test_best_recall_at_the_last_epoch_wins_with_the_smallest_id(put, folder):
     put({"recall": 0.0}, trials=3)
     put({"recall": 0.25}, trials=3, dim=17)
     put({"recall": 0.25, "diverged": (2,)}, trials=3, dim=18)
@@ -87,7 +87,7 @@ def test_rows_are_in_order_of_what_they_are_and_of_cores(put, folder):
     ]
 
 
-def test_text_is_aligned_marks_emulated_seconds_and_says_what_is_next(put, folder, cli):
+def test_text_table_marks_emulated_seconds_and_the_next_step(put, folder, cli):
     put(dataset_options={"rows": 1000, "links": 20_000})
     put({"emulated": True}, cores=4, dataset_options={"rows": 2000, "links": 20_000})
     code, out, _ = cli("epochs", "--store", folder)

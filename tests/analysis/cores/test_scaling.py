@@ -39,7 +39,7 @@ def test_critical_cores_lose_half_of_their_time():
         assert critical * seconds(law, np.array(critical)) == pytest.approx(2 * (law[0] + law[1]), rel=1e-6)
 
 
-def test_perfect_scaling_is_at_least_what_was_measured_and_no_more():
+def test_perfect_scaling_is_a_lower_bound_at_the_measured_cores():
     fit = scaling.fit(CORES, 1 / CORES, 0.01)
     assert fit.verdict == "at_least"
     assert fit.critical_cores == scaling.Interval(math.inf, 16.0, math.inf)
@@ -149,7 +149,7 @@ def test_spread_is_the_relative_deviation_of_epochs(count, deviation, seed):
     assert scaling.spread(many) == pytest.approx(deviation, rel=0.25)
 
 
-def test_one_slow_epoch_moves_the_spread_little_and_single_epochs_have_none():
+def test_one_slow_epoch_hardly_moves_the_spread():
     quiet = [1 + 0.01 * np.random.default_rng(seed).normal(size=16) for seed in range(4)]
     before = scaling.spread(quiet)
     quiet[0][0] = 2.0
@@ -209,7 +209,7 @@ def test_a_misfit_that_shows_is_named():
 
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("most", [4.0, 64.0])
-def test_half_of_the_time_is_lost_at_the_critical_number_of_cores(name, most):
+def test_critical_number_of_cores_loses_half_of_the_time(name, most):
     law = LAWS[name]
     critical = law.critical(most)
     if not np.isfinite(critical):

@@ -43,7 +43,7 @@ def of_release() -> list[CurveFits]:
 
 
 @pytest.mark.slow
-def test_legends_and_titles_lie_within_the_picture_and_answers_apart(of_release: list[CurveFits]) -> None:
+def test_legends_and_titles_stay_within_the_picture(of_release: list[CurveFits]) -> None:
     with mpl.rc_context(SETTINGS):
         drawn = [*batch_figures.steps_to_target(of_release), *batch_figures.optimizers(of_release)]
     pictures = [each for each in drawn if isinstance(each, Picture)]
@@ -182,7 +182,7 @@ def confirmed(folder: Path) -> Path:
     return folder
 
 
-def test_a_page_holds_curve_metaparameters_success_ledger_and_confirmation(confirmed: Path) -> None:
+def test_study_page_has_curve_metaparameters_ledger_and_reruns(confirmed: Path) -> None:
     (page,) = pages(confirmed)
     assert isinstance(page, Picture)
     assert page.names == ("digits", "fully_connected_64", "sgd", "test_error", "0.1")

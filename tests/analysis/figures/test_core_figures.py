@@ -88,7 +88,7 @@ def test_nothing_but_emulated_cores_leaves_no_curve(put, folder, tmp_path, cli):
     assert "no factorization was timed on two numbers of real cores" in err
 
 
-def test_number_formats_are_compared_on_one_trial_and_a_divergence_is_told(put, folder, tmp_path, cli):
+def test_number_formats_are_compared_on_one_trial(put, folder, tmp_path, cli):
     put()
     put(table_dtype="bfloat16")
     put({"diverged": (0, 1)}, table_dtype="bfloat16", solver_dtype="bfloat16")
@@ -145,7 +145,7 @@ def test_a_fixed_penalty_is_no_trouble(put, folder, tmp_path, cli):
     assert cli("figures", "--store", folder, "--out", tmp_path, "--name", "tuning")[0] == 0
 
 
-def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_other(put, folder, tmp_path, cli):
+def test_store_of_both_kinds_draws_the_figures_of_both(put, folder, tmp_path, cli):
     for size in (1, 2):
         publish(folder, plan(batch_size=size), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})
     _, _, err = cli("figures", "--store", folder, "--out", tmp_path / "batch")
@@ -160,14 +160,14 @@ def test_a_store_of_both_kinds_draws_everything_and_of_one_names_nothing_of_the_
     ]
 
 
-def test_a_figure_of_a_kind_that_is_not_there_is_named_if_it_was_asked_for(put, folder, tmp_path, cli):
+def test_missing_figure_of_a_kind_is_named_if_requested(put, folder, tmp_path, cli):
     put()
     code, out, err = cli("figures", "--store", folder, "--out", tmp_path, "--name", "optimizers")
     assert (code, out) == (0, "")
     assert err == f"not drawn: optimizers: {folder} has no study of kind batch\n"
 
 
-def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put, folder, tmp_path, cli):
+def test_studies_without_targets_do_not_block_factorizations(put, folder, tmp_path, cli):
     publish(folder, plan(targets=()), {0: Ran([(1, 0.5)])})
     put()
     code, _, err = cli("figures", "--store", folder, "--out", tmp_path)
@@ -175,7 +175,7 @@ def test_studies_without_targets_do_not_keep_factorizations_from_being_drawn(put
     assert err.startswith("not drawn: steps_to_target, optimizers, summary, narrowing, payoff: no study has a target. ")
 
 
-def test_the_same_store_gives_the_same_files_and_leaves_no_settings(put, folder, tmp_path):
+def test_core_figures_are_reproducible_and_keep_settings(put, folder, tmp_path):
     put(cores=1, trials=3)
     put(cores=2, trials=3)
     before = dict(matplotlib.rcParams)

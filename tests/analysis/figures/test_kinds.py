@@ -136,7 +136,7 @@ def test_metaparameters_of_the_best_trial(paper: Any) -> None:
     assert [ax.get_ylabel() for ax in picture.figure.axes] == ["learning rate"]
 
 
-def test_rules_of_thumb_start_at_the_best_of_the_smallest_batch_size(paper: Any) -> None:
+def test_rules_of_thumb_start_at_the_smallest_batch_size(paper: Any) -> None:
     (picture,), _ = drawn(paper.folder, "metaparameters", (f"{MNIST},optimizer=momentum",))
     ax = picture.figure.axes[2]
     measured, linear, root = ax.get_lines()[:3]

@@ -69,7 +69,7 @@ def test_decades_are_ticks_where_there_are_two(limits, expected):
     assert labels(ax.yaxis) == expected
 
 
-def test_what_was_measured_on_one_device_is_seen_within_what_is_predicted_from_it():
+def test_single_device_measurements_lie_within_predictions():
     for ax in drawn().axes:
         lines = [line for line in ax.get_lines() if len(line.get_xdata())]
         (filled,) = [line for line in lines if line.get_marker() == "o"]

@@ -32,7 +32,7 @@ def texts(svg):
     return [(node.text or "").strip() for node in tree.iter() if node.tag is ElementTree.Comment]
 
 
-def test_every_figure_is_a_png_and_an_svg_and_nothing_else_is_left(drawn):
+def test_every_figure_is_written_as_png_and_svg_only(drawn):
     out, reported = drawn
     stems = [f"steps_to_target-digits-fully_connected_64-{name}-test_error-0.1" for name in OPTIMIZERS]
     stems.append("optimizers-digits-fully_connected_64-test_error-0.1")
@@ -87,7 +87,7 @@ def test_narrowing_names_both_answers_and_each_optimizer(drawn):
         assert any(text.startswith((f"{name}: halved by ", f"{name}: open now")) for text in said)
 
 
-def test_the_same_store_gives_the_same_files_and_leaves_no_settings(drawn, swept, tmp_path):
+def test_figures_are_reproducible_and_keep_settings(drawn, swept, tmp_path):
     out, _ = drawn
     before = dict(matplotlib.rcParams)
     registry.write_all(swept, tmp_path, lambda made: None, name="optimizers")
@@ -97,7 +97,7 @@ def test_the_same_store_gives_the_same_files_and_leaves_no_settings(drawn, swept
     assert "Date" not in (tmp_path / "optimizers-digits-fully_connected_64-test_error-0.1.svg").read_text()
 
 
-def test_curves_that_look_alike_get_files_of_their_own_and_say_what_differs(folder, tmp_path, cli):
+def test_similar_curves_get_separate_files_and_labels(folder, tmp_path, cli):
     for seed in (0, 1):
         for size in (1, 2):
             publish(folder, plan(batch_size=size, seed=seed), {0: Ran([(10 // size, 0.2), (12 // size, 0.05)])})

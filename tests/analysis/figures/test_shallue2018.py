@@ -155,7 +155,7 @@ def test_figures_by_name_through_the_command(paper: Any, tmp_path: Any, cli: Any
     assert "Fashion MNIST, error &lt; 0.1: " in (tmp_path / "shallue2018-figure5.svg").read_text()
 
 
-def test_a_store_of_published_trials_alone_gives_the_figures_of_the_paper(
+def test_published_trials_alone_give_the_figures_of_the_paper(
     paper: Any, tmp_path: Any, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paper_lines, "TITLES", {5: "Data sets"})
@@ -167,7 +167,7 @@ def test_a_store_of_published_trials_alone_gives_the_figures_of_the_paper(
     assert err.startswith("not drawn: optimizers: no study has a target. Set one with --metric and --value")
 
 
-def test_what_was_measured_here_is_drawn_under_the_names_of_the_paper(folder: Any) -> None:
+def test_own_measurements_are_drawn_under_the_names_of_the_paper(folder: Any) -> None:
     options = {"channels": [32, 64], "width": 1024}
     target = Target("validation_error", 0.01)
     for size in (1, 2, 8, 32, 128, 512):

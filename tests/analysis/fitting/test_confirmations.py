@@ -77,7 +77,7 @@ LATE = Ran([(10, 0.5), (60, 0.5)], "INCOMPLETE", "time_limit")  # it needs more 
         (Ran([(60, 0.5)], "INCOMPLETE", "failed"), 2, (20, 44), (40, 44)),
     ],
 )
-def test_a_repeat_that_a_time_limit_stopped_needs_more_than_it_took(
+def test_repeat_stopped_by_a_time_limit_needs_more_steps(
     folder: Path, third: Ran, count: int, median: tuple[float, float], most: tuple[float, float]
 ) -> None:
     again = repeats(crossing(20, 24), crossing(40, 44), third)
@@ -110,7 +110,7 @@ def test_what_reports_is_of_the_chosen_trial_and_of_other_seeds(folder: Path) ->
     assert one.ratio == 60 / 15
 
 
-def test_until_the_chosen_trial_has_reported_nothing_is_confirmed(folder: Path) -> None:
+def test_nothing_is_confirmed_before_the_chosen_trial_reports(folder: Path) -> None:
     assert found(folder, plan(trials=4, confirm=4, confirm_top=3), ALIKE | CHOICE) == []
 
 
@@ -123,7 +123,7 @@ def at_half(*steps: tuple[int, int]) -> list[Ran]:
     ("value", "half", "chosen"),
     [(0.1, 9, 1), (0.1, 4, 1), (0.6, 9, None), (0.6, 4, 1)],
 )
-def test_a_choice_confirms_another_target_only_if_it_would_be_the_same(
+def test_choice_confirms_another_target_only_if_it_is_the_same(
     folder: Path, value: float, half: int, chosen: int | None
 ) -> None:
     """Trial 1 is chosen for the first target; its repeats are at the second after ``half`` steps, trial 0's after 5."""
@@ -160,9 +160,7 @@ def test_what_was_not_confirmed_is_left_out(folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("value", "confirmed"), [(0.1, True), (0.6, False)])
-def test_another_target_is_confirmed_if_the_same_trial_is_its_answer(
-    folder: Path, value: float, confirmed: bool
-) -> None:
+def test_same_best_trial_confirms_another_target(folder: Path, value: float, confirmed: bool) -> None:
     targets = (ERROR, Target("test_error", 0.6))  # trial 0 is the first at the second
     ran = {0: Ran([(5, 0.55), (40, 0.05)]), 1: Ran([(5, 0.9), (20, 0.05)])}
     again = repeats(Ran([(5, 0.9), (25, 0.05)]))
@@ -198,7 +196,7 @@ def test_without_repeats_there_are_no_points() -> None:
 
 
 @pytest.mark.parametrize("top", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_what_reports_is_unbiased_where_all_configurations_are_equal(top: int) -> None:
+def test_reruns_of_equal_configurations_are_unbiased(top: int) -> None:
     """The known answer: any configuration is as good as any other, so that what is selected is luck alone."""
     found = selection_bias.simulate(400, seed=1, confirm=6 if top > 1 else 5, top=top)
     bias = selection_bias.bias(found)

@@ -72,7 +72,7 @@ def test_a_knee_in_the_middle_is_identified():
 
 
 @pytest.mark.slow
-def test_points_that_are_shared_spoil_intervals_unless_that_is_known():
+def test_shared_points_spoil_intervals_unless_known():
     kinds = {"knees": ["middle"], "shapes": SYMMETRIC, "sizes": (13,)}
     known, unknown = (pooled(some(points=[points], **kinds), datasets=40) for points in ("shared", "shared unawares"))
     assert known["covered"] > 0.86
@@ -80,7 +80,7 @@ def test_points_that_are_shared_spoil_intervals_unless_that_is_known():
 
 
 @pytest.mark.parametrize("shape", simulation.ALL_SHAPES)
-def test_perfect_scaling_meets_the_plateau_at_the_critical_batch_size(shape):
+def test_perfect_scaling_meets_the_plateau_at_the_critical_size(shape):
     scenario = Scenario("middle", shape, 13, "low", simulation.GRIDS[0])
     past = np.array([-30.0, 0, 30])
     above = simulation._curve(scenario, past, np.log(scenario.batch_size))
@@ -134,7 +134,7 @@ def test_beyond_what_is_assumed_the_table_says_who_named_it():
 
 
 @pytest.mark.parametrize("shape", simulation.BEYOND)
-def test_beyond_what_is_assumed_lines_still_meet_at_the_critical_batch_size(shape):
+def test_lines_outside_assumptions_meet_at_the_critical_size(shape):
     above = simulation.BEYOND[shape].curve(np.array([-1.4, 60.0]))
     assert 0 < above[0] < 0.6
     slope = simulation.BEYOND[shape].curve(np.array([59.0, 60.0]))

@@ -106,7 +106,7 @@ def test_a_file_of_points_has_no_trials(tmp_path: Path, cli: Cli) -> None:
     assert (code, err) == (2, "error: --best-of needs --store: a file of points has no trials\n")
 
 
-def test_curves_that_differ_in_more_than_the_optimizer_share_no_picture_and_no_row(folder: Path) -> None:
+def test_curves_of_different_workloads_share_no_picture_or_row(folder: Path) -> None:
     for optimizer in ("sgd", "momentum"):
         again(folder, optimizer=optimizer)
         again(folder, optimizer=optimizer, stop="budget")

@@ -129,7 +129,7 @@ def assert_same(found, ln_plain, is_open):
 
 
 @pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.slow, id="all")])
-def test_ends_of_least_squares_are_those_of_a_second_implementation(data_sets, every):
+def test_least_squares_ends_agree_with_a_second_implementation(data_sets, every):
     ln_batch = np.log(POWERS)
     checked = 0
     for low, high, variance in data_sets[::every]:

@@ -71,7 +71,7 @@ def test_text_shows_intervals_and_reasons(swept, cli):
     assert out.splitlines()[-1].startswith("next: python -m analysis figures --store")
 
 
-def test_a_doubt_is_printed_with_the_finding_instead_of_the_assumption(tmp_path, cli):
+def test_doubt_is_printed_instead_of_the_assumption(tmp_path, cli):
     few = "batch_size,steps\n" + "".join(f"{n},{steps:.0f}\n" for n, steps in zip(SIZES[:5], STEPS, strict=False))
     file = write_points(tmp_path, few)
     _, out, _ = cli("fit", "--points", file)
@@ -110,7 +110,7 @@ def test_trials_that_were_lost_count_only_if_they_reached(folder):
     assert curves.points(curve).trials == 2
 
 
-def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
+def test_confirming_trials_are_not_part_of_the_search(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=3)
     rows = {i: Ran([(n - 9, 0.3), (n, 0.05)]) for i, n in enumerate([26_000, 30_000, 40_000])}
     confirmed = {trial: Ran([(9, 0.3), (10, 0.05)]) for trial in confirmation.ids(0, 1, 2)}
@@ -121,7 +121,7 @@ def test_trials_that_confirm_the_best_one_are_no_part_of_the_search(folder):
     assert points.trial_counts.tolist() == [3] * len(BATCH_SIZES)
 
 
-def test_a_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
+def test_batch_size_beyond_the_first_trials_is_dropped_and_named(folder):
     publish_curve(folder, BATCH_SIZES[1:], trials=1)
     publish(folder, plan(batch_size=1, budget_steps=10**6, trials=2), {0: Ran([(9, 0.3)]), 1: Ran([(9, 0.01)])})
     (curve,) = curves.of_store(*steps_to_target.load(folder))
@@ -184,7 +184,7 @@ def test_two_studies_at_one_batch_size_are_refused(folder):
     assert "several studies at batch size 8 differ in budget, search space or source" in row["reason"]
 
 
-def test_two_studies_at_one_batch_size_are_refused_even_if_one_did_not_reach(folder):
+def test_second_study_at_a_batch_size_is_refused_in_any_state(folder):
     publish_curve(folder)
     study = plan(batch_size=8, budget_steps=10**6, trials=3, space=SearchSpace({"momentum": Range("LINEAR", 0, 0.9)}))
     publish(folder, study, {i: Ran([(9, 0.3)]) for i in range(3)})

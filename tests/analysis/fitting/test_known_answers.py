@@ -84,7 +84,7 @@ def test_evaluations_that_mlperf_does_not_tell_apart_are_named(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "verdict"), [(0.5, "at_least"), (1, "identified"), (2, "identified")])
-def test_a_sweep_of_the_noisy_quadratic_finds_the_knee_of_its_recursion(
+def test_noisy_quadratic_sweep_finds_the_knee_of_its_recursion(
     tmp_path: Path, noise: float, verdict: str, cli: Callable[..., tuple[int, str, str]]
 ) -> None:
     store = tmp_path / "store"

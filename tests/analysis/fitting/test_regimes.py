@@ -155,7 +155,7 @@ def test_weights_are_relative_and_count():
     assert (again.low, again.high) == pytest.approx((found.low, found.high))
 
 
-def test_coarse_evaluations_widen_the_interval_and_then_refuse_a_plateau():
+def test_coarse_evaluations_widen_the_interval_then_refuse():
     middle = hyperbola(SIZES) * np.exp(NOISE)
 
     def rounded_by(factor):
@@ -171,7 +171,7 @@ def test_coarse_evaluations_widen_the_interval_and_then_refuse_a_plateau():
     assert "spans a factor 2.1, too coarse" in coarse.caveats[0]
 
 
-def test_an_answer_at_the_first_evaluation_has_a_finite_logarithm():
+def test_answer_at_the_first_evaluation_has_a_finite_logarithm():
     high = hyperbola(SIZES) / 25
     found = regimes.fit(SIZES, np.where(SIZES < 64, 0.9 * high, 0), high)
     assert np.isfinite(found.ln_steps).all()
@@ -179,7 +179,7 @@ def test_an_answer_at_the_first_evaluation_has_a_finite_logarithm():
     assert found.verdict == "at_least"
 
 
-def test_regimes_come_in_order_with_probabilities_that_sum_to_one():
+def test_regimes_are_ordered_and_probabilities_sum_to_one():
     found = fit(SIZES, hyperbola(SIZES, critical=32) * np.exp(NOISE))
     shares = regimes.probabilities(found, np.array([0.5, 32, 4096.0]))
     np.testing.assert_allclose(shares.sum(axis=0), 1)
@@ -217,7 +217,7 @@ def test_the_influence_of_each_point_is_that_of_moving_it(sharpness):
     assert influence.sum() == pytest.approx(0, abs=1e-3)  # more steps everywhere move no knee
 
 
-def test_luck_that_is_shared_widens_the_interval_by_what_it_does_to_the_knee():
+def test_shared_luck_widens_the_interval_by_its_effect():
     steps = hyperbola(SIZES)
     plain = fit(SIZES, steps)
     k = 20

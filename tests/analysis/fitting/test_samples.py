@@ -52,7 +52,7 @@ def test_places_are_those_that_metaparameters_were_drawn_from():
     assert samples.coordinates(wider, drawn(wider, shares)) == found
 
 
-def test_places_without_a_range_are_the_values_and_gaps_are_not_known():
+def test_places_without_a_range_are_values_with_unknown_gaps():
     frame = pd.DataFrame({"learning_rate": [0.1, np.nan], "layers": [2.0, 3.0]})
     assert samples.coordinates(SearchSpace({}), frame) == [(0.1, 2.0), None]
     assert samples.coordinates(SPACE, pd.DataFrame(index=range(2))) == [None, None]
@@ -77,7 +77,7 @@ def widening(size):
 
 
 @pytest.mark.parametrize("space", [SPACE, widening])
-def test_shared_points_are_found_in_a_store_and_widen_the_interval(folder, space):
+def test_shared_points_of_a_store_widen_the_interval(folder, space):
     publish_search(folder, shared, space=space)
     (curve,) = curves.of_store(*steps_to_target.load(folder))
     points = curves.points(curve)
@@ -159,7 +159,7 @@ def test_wide_evaluations_weigh_less_and_the_mean_is_one():
     assert weights.mean() == pytest.approx(1)
 
 
-def test_what_is_left_without_each_trial_is_told_in_the_order_of_trials():
+def test_results_without_each_trial_are_in_trial_order():
     steps = np.random.default_rng(1).lognormal(5, 1, 7)
     steps[2] = np.inf
     expected = [

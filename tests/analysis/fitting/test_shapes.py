@@ -30,7 +30,7 @@ def outcomes(fit):
 
 
 @pytest.mark.parametrize("bend", shape_alternatives.BENDS)
-def test_bends_turn_what_they_say_and_leave_the_critical_batch_size(bend):
+def test_bends_have_their_slope_and_keep_the_critical_size(bend):
     far = np.array([-30.0, 0.0, 30.0])
     straight, bent = (shape_alternatives.curve(bend, np.array([[0.0, 0.3, size]]), -far)[0] for size in (0.0, 0.5))
     np.testing.assert_allclose(straight, excess(far, np.exp(0.3)), atol=1e-9)
@@ -113,7 +113,7 @@ def test_false_alarms_are_rare(shape):
     assert simulated(shape, 150)["failed"] <= 0.05 + 3 * (0.05 * 0.95 / 150) ** 0.5
 
 
-def test_a_search_that_gets_harder_is_named_and_one_that_does_not_passes():
+def test_search_that_gets_harder_is_named_and_others_pass():
     for shape, outcome in (("harder search", "doubt"), ("hyperbola", "pass")):
         scenario = simulation.Scenario("middle", shape, 11, "low", simulation.GRIDS[0])
         searches = simulation.draw(scenario, 1, np.random.default_rng(1))
@@ -239,7 +239,7 @@ def test_a_knee_near_the_end_is_doubted():
     assert outcomes_of_all((SHARP + NOISE_OF_ONE)[:8], MORE_SIZES[:8])["batch sizes"] == "doubt"
 
 
-def test_a_line_of_perfect_scaling_that_no_batch_size_is_on_is_doubted():
+def test_perfect_scaling_line_without_a_point_is_doubted():
     above = slice(4, None)
     assert (
         outcomes_of_all((SHARP + NOISE_OF_ONE)[above], MORE_SIZES[above])["perfect scaling"] == "pass"

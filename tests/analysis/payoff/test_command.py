@@ -95,7 +95,7 @@ def test_a_number_of_devices_that_another_beats_is_marked(tmp_path, points, time
     assert table["measured_on_front"].tolist() == [*["yes"] * 9, "no", "no"]
 
 
-def test_devices_and_batch_sizes_are_whole_and_the_title_is_that_of_what_is_known(points, times, cli):
+def test_counts_are_whole_and_the_title_fits_the_answer(points, times, cli):
     out = cli("payoff", "--points", points, "--measured", times(), "--times")[1]
     assert out.splitlines()[0] == "X"
     batch = [line.split()[1] for line in out.splitlines() if re.match(r" +[\d,]+  ", line)]

@@ -38,7 +38,7 @@ def ask(cli, tmp_path, steps, devices, batch_size, seconds, *options, width=1.02
     return row, table[table["measured_seconds"].notna()].reset_index(drop=True)
 
 
-def test_perfect_scaling_without_communication_costs_the_same_on_any_number_of_devices(cli, tmp_path):
+def test_perfect_scaling_costs_the_same_on_any_device_count(cli, tmp_path):
     steps = 2.0**22 / SIZES
     devices, batch = (side.ravel() for side in np.meshgrid(2.0 ** np.arange(9), SIZES))
     fits_in = batch >= devices
@@ -100,7 +100,7 @@ def predict(cli, tmp_path, steps, seconds, *options):
     return row, pd.read_csv(io.StringIO(cli(*words, "--times")[1]))
 
 
-def test_predicted_perfect_scaling_costs_the_same_on_any_number_of_devices(cli, tmp_path):
+def test_predicted_perfect_scaling_costs_the_same_everywhere(cli, tmp_path):
     """A step on n devices takes E/B · t·B/n: time E·t/n, cost E·t, whatever the batch size."""
     row, rows = predict(cli, tmp_path, 2.0**22 / SIZES, EXAMPLE_SECONDS * SIZES)
     whole = 2**22 * EXAMPLE_SECONDS
@@ -120,7 +120,7 @@ def test_predicted_costs_grow_linearly_on_a_plateau(cli, tmp_path):
     assert (row["predicted_verdict"], row["predicted_devices_high"]) == ("at_most", 1)
 
 
-def test_predicted_time_falls_like_one_over_n_up_to_the_critical_batch_size_and_no_further(cli, tmp_path):
+def test_predicted_time_falls_until_the_critical_batch_size(cli, tmp_path):
     """A corner at the knee: time P·t·max(K/n, 1), cost flat up to n = K and n·P·t beyond; the fit rounds the corner."""
     steps = PLATEAU * np.maximum(KNEE / SIZES, 1.0)
     row, rows = predict(cli, tmp_path, steps, EXAMPLE_SECONDS * SIZES, "--gain", "50")
@@ -245,7 +245,7 @@ def soonest(steps, numbers):
     return [min(steps(n * each) * fixed_and_each(each) for each in share[n * share <= SIZES[-1]]) for n in numbers]
 
 
-def test_an_answer_does_not_depend_on_which_batch_sizes_were_timed(tmp_path):
+def test_answer_does_not_depend_on_the_timed_batch_sizes(tmp_path):
     """All subsets of the times of one device: statements are narrower or wider, and none is wrong."""
 
     def steps(batch):
@@ -274,7 +274,7 @@ def test_an_answer_does_not_depend_on_which_batch_sizes_were_timed(tmp_path):
     assert said.count("not_identified") < len(said) / 2  # subsets that say something
 
 
-def test_gains_of_one_curve_do_not_waver_with_the_batch_sizes_that_were_timed(tmp_path):
+def test_gains_do_not_depend_on_the_timed_batch_sizes(tmp_path):
     def steps(batch):
         return PLATEAU * (1 + KNEE / batch)
 

@@ -113,7 +113,7 @@ def hyperbolas():
     return one[0] / one[1], other[1] / other[0]
 
 
-def test_the_critical_batch_size_is_a_bound_and_the_hyperbola_an_extrapolation(cli):
+def test_critical_batch_size_is_a_bound_of_known_runs(cli):
     low, high = hyperbolas()
     largest = max(int(row["batch_size"]) for row in runs())
     assert largest == 6144 and 3 < low / largest < high / largest < 4
@@ -180,7 +180,7 @@ def test_two_batch_sizes_and_no_curve_are_enough(cli, tmp_path):
     assert row["batch_verdict"] == "not_identified"
 
 
-def test_the_interval_is_made_of_the_spread_of_runs_and_the_spacing_of_evaluations(cli, tmp_path):
+def test_interval_covers_spread_of_runs_and_evaluation_spacing(cli, tmp_path):
     """Against NumPy: a pooled standard deviation of logarithms with Student's t, and at least the range of the runs."""
     seconds = {1: [2.0, 2.1, 1.9], 2: [1.0, 1.02], 4: [0.55]}
     rows = [{"devices": n, "seconds_per_step": each} for n, every in seconds.items() for each in every]
@@ -333,7 +333,7 @@ def test_times_of_one_device_predict_gains_with_an_interval(tmp_path, cli):
     assert (gains[:, 1] <= 85).all() and (gains[:, 2] >= 116).all()  # 2 / 1.08 and 2 * 1.08
 
 
-def test_doublings_of_chips_were_as_uncertain_as_a_predicted_gain():
+def test_doublings_of_chips_are_as_uncertain_as_predictions():
     """In published pairs of chip counts at the same sequences per chip, seconds per step differ by up to 8 %."""
     seconds = defaultdict(list)
     for row in runs():

@@ -106,7 +106,7 @@ def test_files_that_are_none(tmp_path):
         time_files.read(tmp_path / "none.csv", PREDICTED)
 
 
-def test_times_of_a_store_are_those_of_steps_of_one_trial_on_real_devices(tmp_path):
+def test_step_times_of_a_store_are_those_of_real_devices(tmp_path):
     for seed, changes in enumerate(
         [
             {},
@@ -167,7 +167,7 @@ def test_without_communication_every_device_has_its_share():
     assert step_times.without_communication(measured.at(np.array([0, 0, 1, 1], bool))) is None
 
 
-def test_between_batch_sizes_that_were_timed_seconds_are_interpolated_with_bounds():
+def test_seconds_between_timed_batch_sizes_are_interpolated():
     """Of a fixed time plus a time per example: within the bounds everywhere, and nothing but bounds beyond."""
     for sizes in ([1.0, 2, 4, 8, 16, 32, 64], [1.0, 4, 16, 64], [4.0, 16], [2.0, 64]):
         timed, nothing = np.array(sizes), np.zeros(len(sizes))

@@ -21,7 +21,7 @@ def browser(several: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield browser
 
 
-def test_every_chart_has_points_and_nothing_is_wrong_or_asked_for(browser: Browser) -> None:
+def test_every_chart_has_points_and_loads_without_requests(browser: Browser) -> None:
     browser.driver.get("about:blank")
     browser.driver.get_log("performance")  # of the browser's own first page
     browser.open()
@@ -44,7 +44,7 @@ def test_the_browser_refuses_what_a_page_might_ask_for(browser: Browser) -> None
         assert any(directive in entry["message"] for entry in refused)
 
 
-def test_filters_leave_fewer_points_and_rows_and_reset_brings_them_back(browser: Browser) -> None:
+def test_filters_reduce_points_and_rows_and_reset_restores_them(browser: Browser) -> None:
     browser.open()
     whole = browser.points()
     rows = "return [...document.querySelectorAll('table.workloads tbody tr')].filter((row) => !row.hidden).length"
@@ -303,7 +303,7 @@ def test_no_width_scrolls_sideways(browser: Browser, width: int) -> None:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_phone_folds_the_sections_and_a_table_scrolls_in_its_box(browser: Browser) -> None:
+def test_phone_folds_sections_and_scrolls_tables(browser: Browser) -> None:
     browser.narrow(390)
     try:
         browser.open()
@@ -357,7 +357,7 @@ SHEET = """
   })"""
 
 
-def test_paper_has_every_section_and_chart_black_on_white_and_no_controls(browser: Browser) -> None:
+def test_paper_has_all_sections_and_charts_without_controls(browser: Browser) -> None:
     browser.emulate("dark")
     browser.narrow(390)
     try:

@@ -24,7 +24,7 @@ from .conftest import EVIL, Page, parsed
 Paged = Callable[..., Page]
 
 
-def test_the_command_writes_one_file_and_the_same_store_gives_the_same(cli: Any, several: Path, tmp_path: Path) -> None:
+def test_report_command_writes_one_reproducible_file(cli: Any, several: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "new" / "a.html", tmp_path / "b.html"
     second.write_text("what was there")
     code, out, _ = cli("report", "--store", several, "--out", first)
@@ -35,7 +35,7 @@ def test_the_command_writes_one_file_and_the_same_store_gives_the_same(cli: Any,
     assert first.stat().st_size < 2e6
 
 
-def test_every_answer_is_a_point_with_its_study_trial_and_metaparameters(paged: Paged, swept: Path) -> None:
+def test_every_answer_is_a_point_with_study_and_trial(paged: Paged, swept: Path) -> None:
     made = paged(swept)
     assert len(made.data["groups"]) == 3
     points = [point for point in made.rows(0) if not point.get("open")]
@@ -187,7 +187,7 @@ def test_own_runs_are_not_called_published(paged: Paged, tmp_path: Path, folder:
     assert "Results that were recorded elsewhere, in the same tables." in said and "others" not in said
 
 
-def test_a_workload_without_target_shows_its_best_error_until_one_is_asked_for(paged: Paged, folder: Path) -> None:
+def test_workload_without_target_shows_its_best_error(paged: Paged, folder: Path) -> None:
     for size, least in ((16, 0.2), (32, 0.125)):
         publish(folder, plan(batch_size=size, targets=()), {0: Ran([(8, 0.5), (64, least)])})
     assert "best test error 0.125 at batch size 32" in paged(folder).said()
@@ -252,9 +252,7 @@ def test_without_the_charts_a_line_says_how_to_get_them(
     )
 
 
-def test_a_release_gives_the_page_of_its_store_with_the_hashes_of_its_files(
-    paged: Paged, swept: Path, tmp_path: Path
-) -> None:
+def test_release_gives_the_page_of_its_store_with_hashes(paged: Paged, swept: Path, tmp_path: Path) -> None:
     from results.release import release
 
     assert release.export(swept, tmp_path / "release", lambda _: None) == 0

@@ -137,7 +137,7 @@ def test_the_extent_of_pays_up_to_is_in_octaves(swept: Path) -> None:
     assert workload_rows.answers(found["sgd"]._replace(fitted=None)) == []
 
 
-def test_factorizations_on_one_number_of_cores_are_said_to_tell_of_no_more(put: Any, folder: Path) -> None:
+def test_factorizations_on_one_core_count_say_so(put: Any, folder: Path) -> None:
     put({"seconds": 0.25}, cores=1)
     told = core_charts.notes(measured_factorizations.load(folder))
     assert told == ["No factorization was timed on two numbers of real cores, so scaling over cores is not measured."]

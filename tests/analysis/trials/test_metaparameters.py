@@ -56,7 +56,7 @@ def test_a_cost_that_falls_up_to_an_end_is_seen_at_it(scale, end):
     assert (low.side, low.shown, str(low)) == ("low", True, "x low")
 
 
-def test_of_three_discrete_values_the_last_may_be_an_end_and_of_two_none_is():
+def test_last_of_three_discrete_values_may_be_an_edge():
     values = np.tile([0.0, 0.01, 0.1], 30)
     steps = np.where(values == 0.1, 100.0, 200.0)
     found = edges.find_edges({"x": values}, steps, SearchSpace({"x": RANGES["DISCRETE"]}))
@@ -124,7 +124,7 @@ def test_an_optimum_inside_is_at_no_edge(trials):
 
 
 @pytest.mark.parametrize("trials", [32, 100, 300])
-def test_where_metaparameters_do_not_matter_an_edge_is_seldom_named(trials):
+def test_irrelevant_metaparameters_are_seldom_at_an_edge(trials):
     said = verdicts(trials, (0.5, 0.5), slope=0.0, noise=1.0)
     assert said["no"] >= 255  # 270 are meant, and three standard errors are 16
     assert sum(n for edge, n in said.items() if edge not in ("no", "unclear") and "?" not in edge) <= 15

@@ -103,7 +103,7 @@ def test_the_best_value_is_of_the_trials_that_count(small, first):
     assert overview.lowest("test_loss", set(overview.descriptions)) == {}
 
 
-def test_what_tells_curves_that_look_alike_apart_is_beside_their_rows(folder, cli):
+def test_similar_curves_show_their_differences_in_their_rows(folder, cli):
     for size in (1, 2):
         for changes in ({}, {"pruning": "exact"}, {"schedule": "linear"}):
             publish(folder, plan(batch_size=size, **changes), {0: Ran([(1, 0.05)])})
@@ -121,7 +121,7 @@ def test_what_tells_curves_that_look_alike_apart_is_beside_their_rows(folder, cl
     assert len(names) == len(fitted) == 4
 
 
-def test_what_may_differ_along_a_curve_is_told_where_two_studies_have_one_batch_size(folder, cli):
+def test_two_studies_at_one_batch_size_show_their_differences(folder, cli):
     for low in (1e-4, 1e-3):
         space = SearchSpace({"learning_rate": Range("LOG", low, 10.0)})
         publish(folder, plan(space=space), {0: Ran([(1, 0.05)])})
@@ -208,7 +208,7 @@ PUBLISHED = {
         (["--rule", "released", "--first", 1], "20,30,1", 0.05),
     ],
 )
-def test_a_rule_says_which_trials_count_and_when_they_are_at_the_target(folder, cli, arguments, answer, best):
+def test_rule_says_which_trials_count_and_when(folder, cli, arguments, answer, best):
     by_hand.publish(folder, by_hand.study(), PUBLISHED)
     publish(folder, plan(), {0: Ran([(1, 0.05)])})  # without the metric, so without a row
     question = ["--metric", "validation_error", "--value", "0.1"]
@@ -223,7 +223,7 @@ def test_the_released_rule_is_seen_in_the_table(folder, cli):
     assert "validation_error < 0.1" in cli("steps", "--store", folder, *question)[1]
 
 
-def test_fewer_complete_trials_than_the_rule_takes_are_used_with_one_note(folder, cli):
+def test_fewer_complete_trials_than_the_rule_give_one_note(folder, cli):
     for size in (8, 16):
         by_hand.publish(folder, by_hand.study(batch_size=size), PUBLISHED)
     question = ["--metric", "validation_error", "--value", "0.1", "--rule", "released"]
@@ -233,7 +233,7 @@ def test_fewer_complete_trials_than_the_rule_takes_are_used_with_one_note(folder
     assert err == f"note: fewer than 100 trials are COMPLETE, so all of them count: {names[0]} (3), {names[1]} (3)\n"
 
 
-def test_by_the_released_rule_a_trial_may_end_before_it_is_below_its_own_target(folder, cli):
+def test_released_rule_may_end_a_trial_above_its_target(folder, cli):
     publish(folder, plan(), {0: Ran([(1, 0.5), (2, 0.1)])})
     question = ["--metric", "test_error", "--value", "0.1"]
     assert cli("steps", "--store", folder, *question)[2] == ""
@@ -333,7 +333,7 @@ def test_studies_without_targets_need_one(folder, cli):
     assert cli("steps", "--store", folder, "--metric", "test_error", "--value", "0.1")[0] == 0
 
 
-def test_published_studies_beside_ours_that_no_target_was_asked_for_are_named(small, cli):
+def test_published_studies_without_requested_target_are_named(small, cli):
     by_hand.publish(small, by_hand.study(), {0: by_hand.Ran("COMPLETE", [(5, 0.05)])})
     name = by_hand.study().name
     why = "published studies have no targets (set one with --metric and --value)"
@@ -433,7 +433,7 @@ def test_a_curve_that_is_met_at_the_start_everywhere_says_so(folder):
     assert drawn.why_nothing.startswith("met at the start")
 
 
-def test_lists_of_a_source_that_are_kept_twice_or_joined_are_named(folder, tmp_path, cli):
+def test_duplicate_or_joined_lists_of_a_source_are_named(folder, tmp_path, cli):
     names = []
     for release, rate in (("training_1.0.0", 10), ("training_1.1.0", 8)):
         for size, runs in ((4096, [40, 42, 41]), (2048, [40, 42, 41 + rate])):

@@ -59,7 +59,7 @@ def test_every_trial_with_its_outcome(folder, study):
     assert np.isnan(found.rows["steps_low"]).tolist() == [trial in (1, 2) for trial in RAN]
 
 
-def test_accidents_and_trials_without_evaluations_do_not_count_whatever_they_came_to(folder, study):
+def test_failed_and_unevaluated_trials_do_not_count(folder, study):
     found = rows(folder, ERROR)
     assert found.rows_in_k["trial"].tolist() == [0, 1, 2, 3]
     assert found.k == 4
@@ -80,7 +80,7 @@ def test_trials_that_confirm_the_best_are_there_and_do_not_count(folder):
     assert (found.rows_in_k["trial"].tolist(), found.k) == ([0, 1], 2)
 
 
-def test_a_trial_that_ended_at_its_own_target_tells_nothing_of_a_harder_one(folder, study):
+def test_trial_ended_at_its_target_says_nothing_of_harder_ones(folder, study):
     outcome = rows(folder, HARDER).rows["outcome"].astype(str).tolist()
     assert outcome[:3] == ["undecided", "not_reached", "not_reached"]  # the second used up its budget
     assert trials.bounds(rows(folder, HARDER).rows)[0][0] == 20
@@ -102,7 +102,7 @@ def test_below_and_at_or_below(folder):
     assert rows(folder, target, strict=True).rows["outcome"].tolist() == ["not_reached"] * 2
 
 
-def test_a_published_trial_nobody_says_more_of_counts_as_far_as_it_went(folder):
+def test_published_trial_counts_up_to_its_last_evaluation(folder):
     ran = {1: by_hand.Ran("INCOMPLETE", [(5, 0.5), (9, 0.4)]), 2: by_hand.Ran("INCOMPLETE", [])}
     by_hand.publish(folder, by_hand.study(), ran)
     found = rows(folder, Target(by_hand.METRIC, 0.1))

@@ -139,7 +139,7 @@ def test_a_release_is_answered_alike(tmp_path):
     assert (len(held.envelopes), held.answers(question, expected)) == (2, expected)
 
 
-def test_a_study_that_has_grown_is_answered_from_its_newest_commit(filled, tmp_path):
+def test_grown_study_is_answered_from_its_newest_commit(filled, tmp_path):
     folder = copied(filled, tmp_path)
     about = study(batch_size=4, trials=12)
     publish(folder, about, {11: Ran("COMPLETE", [(2, 0.1)])})
@@ -202,7 +202,7 @@ def test_a_scan_of_nothing_is_empty(filled):
     assert envelope.answers([], Target(METRIC, 0.1), MINIMUM) == {}
 
 
-def test_a_scan_and_envelopes_begin_an_interval_at_the_last_evaluation_that_has_the_metric(tmp_path: Path) -> None:
+def test_intervals_begin_at_the_last_evaluation_with_the_metric(tmp_path: Path) -> None:
     """Of files, against plain loops: values, NaN, which was measured and diverged, and evaluations that lack it."""
     rng, curves = np.random.default_rng(5), {}
     for size in range(1, 9):

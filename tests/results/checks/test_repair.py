@@ -107,7 +107,7 @@ def assert_goes_on(writer: ModuleType, folder: Path, whole: Path) -> None:
 
 @pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.slow) for turn in (1, 2))])
 @pytest.mark.parametrize("state", [state.__name__ for state in STATES])
-def test_whatever_file_is_torn_the_rest_stays_and_the_study_goes_on(
+def test_torn_file_leaves_the_rest_and_the_study_resumes(
     writer: ModuleType,
     states: dict[str, Path],
     state: str,
@@ -248,7 +248,7 @@ def test_a_flipped_bit_in_a_commit_record_costs_nothing(
 
 
 @pytest.mark.parametrize("table", ["trials", "measurements", "envelope"])
-def test_a_record_is_not_made_of_tables_that_the_envelope_does_not_agree_with(
+def test_record_is_not_made_of_tables_against_the_envelope(
     writer: ModuleType, states: dict[str, Path], table: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "store"

@@ -110,7 +110,7 @@ def test_documents_that_are_not_of_the_tables_are_found(name: str, sealed: bool,
     assert line.startswith(f"{place / name}: " if sealed or name == "CITATION.cff" else by_lists)
 
 
-def test_documents_of_other_software_are_known_by_their_hashes_alone(
+def test_documents_of_other_software_are_known_by_hash(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "release"
@@ -124,7 +124,7 @@ def test_documents_of_other_software_are_known_by_their_hashes_alone(
     assert f"documents of software {version} checked by hash only; no faults" in told
 
 
-def test_a_table_that_was_changed_and_listed_anew_is_named_and_the_others_are_counted(
+def test_changed_and_relisted_table_is_named_and_others_counted(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "release"
@@ -195,7 +195,7 @@ def test_a_store_that_is_written_to_meanwhile_has_no_faults(tmp_path: Path) -> N
         busy.wait()
 
 
-def test_of_a_large_store_a_sample_of_the_envelopes_is_made_again_and_with_full_all(
+def test_large_store_has_a_sample_of_envelopes_checked(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "store"

@@ -26,7 +26,7 @@ def test_json_of_a_sane_depth_is_read() -> None:
     assert untrusted.json_object(b'{"a": ' + b"[" * depth + b"]" * depth + b"}", json.JSONDecoder()).keys() == {"a"}
 
 
-def test_a_csv_file_needs_no_import_and_the_line_says_what_takes_it(tmp_path, capsys):
+def test_csv_file_needs_no_import_and_the_line_says_so(tmp_path, capsys):
     from results.__main__ import main
 
     assert main(["import", "csv", str(tmp_path), f"--store={tmp_path / 'store'}"]) == 2

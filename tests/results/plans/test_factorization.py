@@ -26,7 +26,7 @@ def test_plan_and_back(factorization: Factorization) -> None:
     assert factorization.name.startswith("webgraph_synthetic-als-rotated_cg-d16-c1-")
 
 
-def test_options_of_evaluation_are_in_a_plan_where_they_are_not_the_default(factorization: Factorization) -> None:
+def test_plans_contain_only_non_default_evaluation_options(factorization: Factorization) -> None:
     assert not {"evaluate_every", "evaluation_rows", "fold_in_ridge"} & factorization.plan().keys()
     for change in ({"evaluate_every": 4}, {"evaluation_rows": 1000}, {"fold_in_ridge": "constant"}):
         other = dataclasses.replace(factorization, **change)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def test_epochs_to_a_recall_are_steps_to_a_target(
         steps_to_target.table(*steps_to_target.load(tmp_path))
 
 
-def test_a_target_on_test_is_refused_where_validation_was_measured(
+def test_test_target_is_refused_if_validation_was_measured(
     factorization: Factorization, publish_factorization: Callable[..., None], tmp_path: Path
 ) -> None:
     publish_factorization(tmp_path / "new", factorization)

@@ -59,7 +59,7 @@ def test_a_plan_of_other_software_is_refused(make_study: Callable[..., BatchStud
             BatchStudy.from_plan(other, TrialRequest(1))
 
 
-def test_a_target_that_no_trial_can_come_to_or_start_above_is_not_possible() -> None:
+def test_impossible_targets_are_refused() -> None:
     for metric, value in (("validation_error", 0), ("test_error", 1), ("validation_loss", 7), ("test_r2_error", 1.5)):
         Target(metric, value).check_possible("here")
     for metric, value in (("validation_error", -1e-9), ("train_loss", -1), ("test_squared_error", -2)):
@@ -82,7 +82,7 @@ def test_a_target_is_compared_in_the_type_of_the_column() -> None:
     assert target.reached(np.float64([0.12, np.nextafter(0.12, 1)])).tolist() == [True, False]
 
 
-def test_no_measured_value_that_is_infinite_reaches_a_target_however_large() -> None:
+def test_infinite_measurements_reach_no_target() -> None:
     assert Target("validation_loss", 1e39).reached(np.float32([3e38, np.inf])).tolist() == [True, False]
 
 
@@ -168,7 +168,7 @@ def test_evaluations_keep_their_spacing(budget: int, ratio: float, spacing: floa
 @given(
     budget=st.integers(1, 2**31 - 1), ratio=st.floats(1, 2, exclude_min=True), spacing=st.sampled_from([0.0, 0.3, 40.0])
 )
-def test_there_are_no_more_evaluations_than_is_told_without_counting(
+def test_most_evaluations_bounds_the_counted_evaluations(
     make_study: Callable[..., BatchStudy], budget: int, ratio: float, spacing: float
 ) -> None:
     study = make_study(budget_steps=budget, evaluation_ratio=ratio, evaluation_spacing=spacing)
@@ -187,5 +187,5 @@ def test_evaluations_grow_by_the_stated_ratio(budget: int, ratio: float) -> None
     assert np.all(after < np.maximum(before * ratio, before) + 1)
 
 
-def test_plans_are_comparable_with_those_of_the_release_they_are_made_by() -> None:
+def test_plans_are_comparable_with_those_of_their_release() -> None:
     assert importlib.metadata.version("scaling-limits").rsplit(".", 1)[0] == COMPARABLE

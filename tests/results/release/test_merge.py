@@ -101,7 +101,7 @@ def test_a_second_merge_changes_nothing(two: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "store") == before
 
 
-def test_trials_of_several_places_come_together_with_the_runs_that_made_them(
+def test_merged_trials_keep_the_runs_that_made_them(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=6)
@@ -192,9 +192,7 @@ START = by_hand.Ran("INCOMPLETE", [(1, 0.9), (10, 0.5)], "time_limit")
         (by_hand.Ran("COMPLETE", [(1, 0.9), (10, 0.5)]), "status is INCOMPLETE in A and COMPLETE in B"),
     ],
 )
-def test_trials_of_others_that_differ_are_a_conflict_however_they_ended(
-    tmp_path: Path, other: by_hand.Ran, line: str
-) -> None:
+def test_differing_trials_of_others_are_a_conflict(tmp_path: Path, other: by_hand.Ran, line: str) -> None:
     whole = by_hand.Ran("COMPLETE", [(7, 0.1)])
     by_hand.publish(tmp_path / "A", by_hand.study(trials=2), {3: START, 4: whole})
     by_hand.publish(tmp_path / "B", by_hand.study(trials=2), {3: other, 4: whole})
@@ -224,7 +222,7 @@ def test_of_trials_of_others_the_one_that_goes_on_stands(tmp_path: Path, start: 
         shutil.rmtree(tmp_path / "store")
 
 
-def test_of_our_own_trials_the_finished_one_stands_then_the_longer_and_both_are_told(
+def test_merge_keeps_the_finished_or_longer_own_trial(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=4)
@@ -269,7 +267,7 @@ def test_pruned_curves_are_cut_as_if_one_store_had_run_them_all(
         pd.testing.assert_frame_equal(found.measurements, expected.measurements)
 
 
-def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
+def test_study_asked_for_more_trials_keeps_asking_after_merge(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     small, large = make_study(trials=2), make_study(trials=5)
@@ -286,7 +284,7 @@ def test_a_study_that_was_asked_for_with_more_trials_keeps_asking(
     assert (commit.trials, commit.ledger.missing, commit.ledger.adds_up) == (9, 7, True)
 
 
-def test_parts_that_nobody_committed_count_where_they_are_and_stay_behind_elsewhere(
+def test_uncommitted_parts_count_only_in_their_store(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     study = make_study(trials=3)
@@ -351,7 +349,7 @@ def resealed(folder: Path, **changed: int) -> None:
     path.write_bytes(durable.seal(record))
 
 
-def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
+def test_absurd_claim_number_makes_no_thousand_claims(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     fill(tmp_path / "source", make_study(trials=2))
@@ -362,7 +360,7 @@ def test_a_study_sealed_under_an_absurd_number_makes_no_claims_by_the_thousand(
     assert_same(tmp_path / "store", tmp_path / "source")
 
 
-def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_it_had(
+def test_parts_after_a_merge_count_from_the_first(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     fill(tmp_path / "source", make_study(trials=3), [0, 1])
@@ -374,7 +372,7 @@ def test_parts_after_a_merge_count_from_the_first_however_many_the_source_says_i
     assert verify.run(tmp_path / "store", silent) == 0
 
 
-def test_a_merge_that_stops_anywhere_leaves_nothing_that_is_in_the_way(
+def test_merge_stopped_anywhere_leaves_nothing_in_the_way(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of whoever goes on: the same merge, a sweep, or a repair."""
@@ -410,7 +408,7 @@ def test_a_merge_that_stops_anywhere_leaves_nothing_that_is_in_the_way(
             assert store.read(place).trials["trial"].tolist() == [0, 1, 2, 3][: 3 + place.name.endswith("swept")]
 
 
-def test_what_a_killed_merge_of_older_software_left_is_no_fault_once_a_sweep_went_on(
+def test_leftovers_of_an_old_killed_merge_are_no_fault(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Fill
 ) -> None:
     """It said in its claims that it had counted the parts of its source."""

@@ -64,7 +64,7 @@ def ours(filled: Path) -> list[commits.Commit]:
     return [commit for commit in store.catalogue(filled) if commit.plan.get("source") != "shallue2018"]
 
 
-def test_a_release_holds_the_values_of_the_store_and_is_read_like_it(
+def test_release_holds_the_values_of_the_store(
     filled: Path, released: Path, tmp_path: Path, same_values: Callable[[Path, Path], None]
 ) -> None:
     held, kept = ours(filled), store.catalogue(released)
@@ -88,7 +88,7 @@ def with_only(folder: Path, kept: list[commits.Commit], copy: Path) -> Path:
     return copy
 
 
-def test_a_table_has_the_columns_of_all_studies_sorted_by_study_a_row_group_each(released: Path) -> None:
+def test_release_tables_have_all_columns_and_sorted_row_groups(released: Path) -> None:
     for table in ("studies", "trials", "measurements"):
         file = pq.ParquetFile(released / f"{table}.parquet")
         rows = file.read()
@@ -208,7 +208,7 @@ def test_mlcroissant_validates_and_reads_the_release(released: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
-def test_sha256sum_takes_the_list_and_the_list_ends_in_its_own_hash(released: Path) -> None:
+def test_sha256sum_accepts_the_list_with_its_own_hash(released: Path) -> None:
     checked = subprocess.run(
         ["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=released, capture_output=True, text=True
     )
@@ -322,9 +322,7 @@ def test_a_release_in_memory_is_read_like_one_on_disk(
     assert "already exists" in refusal(filled, out)
 
 
-def test_a_url_without_its_library_is_one_line_that_names_the_extra(
-    filled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_url_without_its_library_names_the_extra(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(BadInput, match=r"pip install 'scaling-limits\[buckets\]'") as refused:
         store.catalogue("gs://bucket/store")
@@ -429,7 +427,7 @@ def test_no_file_is_above_64_mb_with_its_footer(tmp_path: Path, monkeypatch: pyt
     assert min(list(written.values())[:-1]) > 60_000
 
 
-def test_points_are_of_the_tables_beside_them_though_the_store_grew_meanwhile(
+def test_points_are_of_the_tables_of_their_release(
     tmp_path: Path, make_study: Callable[..., BatchStudy], fill: Callable[..., None]
 ) -> None:
     study = make_study(trials=4)

@@ -31,7 +31,7 @@ def test_the_interval_is_between_two_evaluations() -> None:
         assert unmeasured.answer() is None
 
 
-def test_the_answer_of_a_study_is_its_first_trial_and_of_equals_the_smallest() -> None:
+def test_answer_of_a_study_is_its_first_trial() -> None:
     reached = Reached(np.array([7, 2, 1]), np.array([8, 8, 2]), np.array([9, 9, 10]))
     assert reached.answer() == Answer(2, 9, 2)
     assert reached.of([1, 7]).answer() == Answer(2, 9, 7)

@@ -145,7 +145,7 @@ CHOOSING = {  # medians of steps: of trial 1 infinite, of trial 2 20, of trial 0
 REPORTING = {3 * APART + 2: [0.9, 0.4], 4 * APART + 2: [0.4]}
 
 
-def test_candidates_choose_and_the_chosen_one_reports_on_further_seeds(contest: BatchStudy) -> None:
+def test_chosen_candidate_reports_on_further_seeds(contest: BatchStudy) -> None:
     assert contest.request.planned == 4 + 3 * 2 + 2
     assert confirmation.candidates(contest, *frames(contest, FOUR)) == [1, 2, 0]
     first = sorted(CHOOSING)
@@ -187,9 +187,7 @@ def test_a_contest_is_stored_counted_verified_and_merged(contest: BatchStudy, tm
         assert store.read(tmp_path / place).trials["trial"].tolist() == sorted([*FOUR, *CHOOSING, *REPORTING])
 
 
-def test_another_winner_of_a_contest_makes_extra_what_the_one_before_reported(
-    contest: BatchStudy, tmp_path: Path
-) -> None:
+def test_another_contest_winner_makes_earlier_reports_extra(contest: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, contest, FOUR, CHOOSING, REPORTING)
     more = dataclasses.replace(contest, confirm=6)  # a third repeat of each candidate chooses, too
     assert store.progress(tmp_path, more).to_run == 5  # of three candidates one has its third, and three will report
@@ -220,7 +218,7 @@ def test_what_cannot_be_confirmed_is_refused(study: BatchStudy, changes: dict, w
         dataclasses.replace(study, **changes)
 
 
-def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchStudy, tmp_path: Path) -> None:
+def test_answers_and_ledger_separate_search_from_confirmation(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     (commit,) = store.catalogue(tmp_path)
     assert commit.request == TrialRequest(3, Repeats(confirm=2))
@@ -242,7 +240,7 @@ def test_answers_envelope_and_ledger_tell_search_from_confirmation(study: BatchS
     assert verify.run(tmp_path, quiet) == 0
 
 
-def test_a_larger_search_makes_extra_the_repeats_of_another_trial(study: BatchStudy, tmp_path: Path) -> None:
+def test_larger_search_makes_repeats_of_another_trial_extra(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path, study, SEARCHED, REPEATS)
     grown, further = dataclasses.replace(study, trials=4), {3: [0.1]}
     assert store.progress(tmp_path, grown).to_run == 1 + 2
@@ -283,7 +281,7 @@ def test_a_larger_search_makes_extra_the_repeats_of_another_trial(study: BatchSt
     assert words in (tmp_path.with_name("release") / "DICTIONARY.md").read_text()
 
 
-def test_places_that_confirmed_different_trials_merge_to_the_best(study: BatchStudy, tmp_path: Path) -> None:
+def test_places_with_different_trials_merge_to_the_best(study: BatchStudy, tmp_path: Path) -> None:
     put(tmp_path / "a", study, SEARCHED, REPEATS)
     put(tmp_path / "b", dataclasses.replace(study, trials=4), SEARCHED | {3: [0.1]}, {APART + 3: [0.2]})
     for order in ("ab", "ba"):
@@ -448,7 +446,7 @@ MERGES = st.tuples(PLACES, PLACES)
 
 
 @pytest.mark.parametrize("examples", [3, pytest.param(100, marks=pytest.mark.slow)])
-def test_no_finished_trial_or_repeat_is_ever_lost_whatever_is_asked_run_and_merged_in_whatever_order(
+def test_no_finished_trial_is_lost_in_any_order_of_merges(
     make_study: Callable[..., BatchStudy], monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     """After any runs and merges a place holds the union, and all orders and groupings of merging give the same."""

@@ -92,7 +92,7 @@ def steps(model: Model, most_claims: int) -> Iterator[Model]:
 
 
 @pytest.mark.parametrize("most_claims", [3, pytest.param(4, marks=pytest.mark.slow)])
-def test_what_counted_or_was_told_to_be_stored_is_kept_whatever_three_writers_do_and_in_whatever_order(
+def test_counted_results_survive_three_writers_in_any_order(
     most_claims: int,
 ) -> None:
     found = {Model((), frozenset(), (), frozenset(), True, (("look",),) * 3)}
@@ -208,7 +208,7 @@ def check(writer: ModuleType, folder: Path, study: BatchStudy, *, whole: bool) -
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("first", range(BOUNDARIES))
-def test_a_writer_that_stalls_anywhere_does_no_harm_whenever_it_goes_on(
+def test_stalled_writer_does_no_harm_when_it_resumes(
     writer: ModuleType, tmp_path: Path, begin: Callable[[int], Stalled], first: int, stride: int
 ) -> None:
     study = writer.study_of("off", 4)
@@ -359,7 +359,7 @@ def aged(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("_gates")
-def test_the_tables_of_a_commit_about_to_be_made_stay_whatever_a_clock_says(writer: ModuleType, tmp_path: Path) -> None:
+def test_tables_of_the_next_commit_stay_at_any_clock(writer: ModuleType, tmp_path: Path) -> None:
     study, stalled = about_to_commit(writer, tmp_path)
     aged(tmp_path / study.name)
     claims.remove_leftovers(tmp_path / study.name)
@@ -368,7 +368,7 @@ def test_the_tables_of_a_commit_about_to_be_made_stay_whatever_a_clock_says(writ
 
 
 @pytest.mark.usefixtures("_gates")
-def test_parts_stay_where_a_file_of_the_commit_that_holds_them_is_gone(writer: ModuleType, tmp_path: Path) -> None:
+def test_parts_stay_if_a_file_of_their_commit_is_gone(writer: ModuleType, tmp_path: Path) -> None:
     study, stalled = about_to_commit(writer, tmp_path)
     (measurements,) = (tmp_path / study.name).glob("measurements-000004.parquet")
     measurements.unlink()
@@ -400,7 +400,7 @@ def test_nothing_is_replaced_by_a_commit_that_lacks_a_file(writer: ModuleType, t
     check(writer, tmp_path, writer.study_of("off", 6), whole=True)
 
 
-def test_a_commit_that_was_just_replaced_stays_readable_however_old_it_is(writer: ModuleType, tmp_path: Path) -> None:
+def test_replaced_commit_stays_readable_at_any_age(writer: ModuleType, tmp_path: Path) -> None:
     """An export holds its records; days after a study was committed a sweep goes on, and claims it twice."""
     writer.replay(tmp_path, writer.study_of("off", 4))
     (folder,) = tmp_path.iterdir()
@@ -428,7 +428,7 @@ def test_there_are_no_names_that_nobody_would_see() -> None:
             name()
 
 
-def test_a_claim_of_more_parts_than_there_are_names_for_stops_a_writer(writer: ModuleType, tmp_path: Path) -> None:
+def test_claim_with_too_many_parts_stops_a_writer(writer: ModuleType, tmp_path: Path) -> None:
     study = writer.study_of("off", 4)
     store.ask(tmp_path, study)
     Claim(tmp_path, study.name).write(writer.tables(study, [0]))

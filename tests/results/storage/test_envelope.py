@@ -69,7 +69,7 @@ def noisy(trials: int = 60, rows: int = 80, seed: int = 0) -> dict[int, Ran]:
     return made
 
 
-def test_a_large_study_is_answered_from_few_rows_at_every_value_it_measured():
+def test_large_study_is_answered_from_few_rows():
     trials = noisy()
     whole = sum(len(ran.rows) for ran in trials.values())
     for rule in (MINIMUM, Rule("released", 1), Rule("released", 20), Rule("released", 1000)):
@@ -93,7 +93,7 @@ def test_the_rule_minimum_takes_the_first_batch_alone():
     assert envelope.parse(start, RECORD, Rule("released", 9)) is None
 
 
-def test_many_studies_with_other_columns_and_types_are_answered_at_once():
+def test_many_studies_with_other_columns_are_answered_at_once():
     rule = Rule("released", 2)
     asked, expected = [], {}
     for i, dtype in enumerate([np.float32, np.float64] * 4):
@@ -116,14 +116,14 @@ def test_what_a_table_shows_beside_the_answers():
 
 
 @pytest.mark.parametrize("emulated", [False, True, None])
-def test_seconds_per_epoch_are_of_the_newest_run_that_measured_them_on_real_devices(emulated):
+def test_seconds_per_epoch_come_from_the_newest_real_run(emulated):
     runs = {"study": ["s"] * 3, "seconds_per_epoch": [1.0, 2.0, None], "emulated": [True, emulated, None]}
     piece = tables({1: Ran("COMPLETE", [])})
     found = of_study(study(), schema.build(schema.STUDIES, runs, {}), piece.trials, {}, 0)
     assert found.seconds_per_epoch == (None if emulated else 2.0)
 
 
-def test_an_envelope_of_other_files_or_of_another_format_is_ignored(monkeypatch):
+def test_envelope_of_other_files_or_format_is_ignored(monkeypatch):
     data, _ = envelope.build(study(), tables(noisy(3)), HASHES)
     assert envelope.parse(data, RECORD, MINIMUM)
     for table in envelope.HASHED:
@@ -223,7 +223,7 @@ def test_a_head_of_any_depth_is_ignored():
     assert envelope.parse(sink.getvalue().to_pybytes(), RECORD, MINIMUM) is None
 
 
-def test_an_envelope_with_gaps_in_its_metrics_says_the_same_as_itself():
+def test_envelope_with_gaps_in_metrics_equals_its_table():
     data, _ = envelope.build(study(), tables({1: Ran("COMPLETE", [(1, 0.5), (2, np.nan), (3, 0.4)])}), HASHES)
     table = pa.ipc.open_stream(data).read_all()
     gaps = table.set_column(
@@ -257,7 +257,7 @@ def tables_of_both(trials: Mapping[int, list], dtype: type) -> Piece:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_evaluation_without_the_metric_starts_no_interval_and_one_that_diverged_does(dtype):
+def test_only_evaluations_with_the_metric_start_intervals(dtype):
     """Every way to an answer from memory against plain loops, over curves whose two metrics have gaps of their own."""
     rng, ways = np.random.default_rng(7), 0
     for _ in range(60):

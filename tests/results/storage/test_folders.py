@@ -46,7 +46,7 @@ def test_a_folder_above_stores_may_become_one(shelf):
     assert len(store.catalogue(shelf)) == 1
 
 
-def test_a_path_that_leads_nowhere_may_have_meant_one_that_is_there(shelf, tmp_path):
+def test_missing_path_suggests_an_existing_one(shelf, tmp_path):
     with pytest.raises(BadInput, match=r"^no store at results/mien. Did you mean results/mine[?] Create one with `"):
         store.names("results/mien")
     with pytest.raises(BadInput, match=r"^no store at reslts/of/2025. Did you mean results/of/2026[?] "):

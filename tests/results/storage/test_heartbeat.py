@@ -30,7 +30,7 @@ def test_it_is_read_as_it_was_written_and_goes(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_of_a_process_that_is_gone_or_of_another_machine_there_is_none(tmp_path: Path) -> None:
+def test_heartbeat_of_a_gone_process_is_ignored(tmp_path: Path) -> None:
     heartbeat.write(tmp_path, BEAT)
     data = (tmp_path / FILE).read_bytes()
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
@@ -115,9 +115,7 @@ def test_where_it_cannot_be_written_nothing_happens(tmp_path: Path) -> None:
         (64, 64, 30, 32),  # of a larger request
     ],
 )
-def test_a_live_count_is_never_more_than_planned_nor_less_than_stored(
-    trials: int, ended: int, missing: int, settled: int
-) -> None:
+def test_live_count_lies_between_stored_and_planned(trials: int, ended: int, missing: int, settled: int) -> None:
     stored = Ledger(32, 32 - missing, 0, 0, 0, 0, 0, 0, missing)
     assert BEAT._replace(trials=trials, ended=ended).settled(stored) == settled
 
