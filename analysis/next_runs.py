@@ -160,7 +160,9 @@ def _of_curve(curve: CurveFits, folder: Folder, budget: float | None, gain: floa
 def _hours(commits: Sequence[Commit]) -> dict[float, float]:
     """Returns the median device-hours per step over runs, by batch size, sorted."""
     columns = ["batch_size", "seconds_per_step", "device_count"]
-    runs = pd.concat([read_table(commit, "studies").select(columns).to_pandas() for commit in commits])
+    runs = pd.concat(
+        [read_table(commit, "studies").select(columns).to_pandas() for commit in commits], ignore_index=True
+    )
     hours = runs["seconds_per_step"].astype(float) * runs["device_count"].astype(float) / 3600
     medians = hours[hours > 0].groupby(runs["batch_size"].astype(float)).median()
     return {float(size): float(hours) for size, hours in medians.items()}

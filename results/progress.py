@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tqdm import tqdm
-
 from results.printing import Report
 
 T = TypeVar("T")
@@ -39,6 +37,8 @@ def show_progress(
       delay: seconds until a bar appears on a terminal. There is no bar for shorter work.
       with_rest: whether lines include the remaining time.
     """
+    from tqdm import tqdm
+
     if sys.stderr.isatty():
         scaled = total >= PREFIX_FROM
         with tqdm(total=total or None, desc=what, unit=unit, unit_scale=scaled, delay=delay) as bar:

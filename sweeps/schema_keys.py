@@ -73,6 +73,7 @@ def unknown(key: str, config: DictConfig) -> BadInput:
     section = key.rpartition(".")[0]
     siblings = (OmegaConf.select(config, section, throw_on_missing=False) or {}) if section else {}
     names = [*dotted(), *(f"{section}.{name}" for name in siblings if name != "name")]
+    names = [name for name in names if name != key]
     return BadInput(f"unknown key {key!r}; {searched(key, config) or nearest(key, names)}")
 
 

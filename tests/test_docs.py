@@ -35,7 +35,7 @@ DOCUMENTS = sorted({*ROOT.glob("*.md"), *ROOMS, *DOCS.rglob("*.md"), ROOT / "ben
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # What a recipe adds is not there: the names of its files, and of its rows.
 ADDED = re.compile(
-    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^    \"(\w+)\": Figure\(", re.M
+    r"`(?:conf/(?:task|optimizer|experiment)|results/importers)/([\w/-]+)\.\w+`|^ +\"(\w+)\": Figure\(", re.M
 )
 
 

@@ -12,7 +12,7 @@ import sweeps
 from harness.run import Settings
 from harness.runners import engine
 from harness.trials import search
-from sweeps import overrides, planning
+from sweeps import choices, overrides, planning
 from sweeps.library import Study
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(DOCS / "examples" / "my_own.py", tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(overrides, "own_files", {"task": {}, "optimizer": {}})
+    monkeypatch.setattr(choices, "own_files", {"task": {}, "optimizer": {}})
     shutil.copytree(DOCS / "examples" / "tasks", tmp_path / "docs" / "examples" / "tasks")
     return tmp_path
 

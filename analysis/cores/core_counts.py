@@ -103,11 +103,11 @@ class CoreCurve:
 
 def curves(factorizations: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
     """Returns the curves of factorizations, in order. Studies that were never timed are omitted."""
-    timed = [study for study in factorizations if study.hardware and len(study.seconds)]
+    timed = [measured for measured in factorizations if measured.hardware and len(measured.seconds)]
     result = []
-    for group in workload_studies.alike(timed, _names, lambda study: shared_plan(study.study, ()), _in_words):
-        by_cores = sorted(group.members, key=lambda study: study.study.cores)
-        real, emulated = (tuple(study for study in by_cores if is_real(study) is wanted) for wanted in (True, False))
+    for group in workload_studies.alike(timed, _names, lambda measured: shared_plan(measured.study, ()), _in_words):
+        by_cores = sorted(group.members, key=lambda measured: measured.study.cores)
+        real, emulated = (tuple(run for run in by_cores if is_real(run) is wanted) for wanted in (True, False))
         result.append(CoreCurve(real, emulated, group.distinction))
     return result
 
@@ -118,9 +118,9 @@ def _names(factorization: MeasuredFactorization) -> tuple[Any, ...]:
     return study.dataset, study.dim, study.solver, study.table_dtype, kind
 
 
-def is_real(study: MeasuredFactorization) -> bool:
-    """Returns whether all cores in the study are known to be real. Otherwise, its times are not meaningful."""
-    return study.hardware is not None and study.hardware.emulated is False
+def is_real(measured: MeasuredFactorization) -> bool:
+    """Returns whether all cores of the study are known to be real. Otherwise, its times are not meaningful."""
+    return measured.hardware is not None and measured.hardware.emulated is False
 
 
 def _in_words(shared: Mapping[str, Any]) -> Mapping[str, Any]:

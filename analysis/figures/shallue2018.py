@@ -186,7 +186,7 @@ def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
             counted = curves.trials_by_rule(of_study[commit.name], rule(workload, group[0]), trial_filter(group[0]))
             steps_looked_at = [_budget(line, commit) for line in group]
             per_study.append(trials.best_within(commit, group[0].metric, set(counted["trial"]), steps_looked_at))
-        counts += [study.trials for study in per_study if study.trials]
+        counts += [best_trials.trials for best_trials in per_study if best_trials.trials]
         lowest = best.lowest_errors(per_study, [line.series for line in group])
         errors += lowest
         empty = [line.series for line in group if line.series not in {curve.label for curve in lowest}]

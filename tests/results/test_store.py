@@ -19,7 +19,7 @@ from results.plans.batch_study import BatchStudy
 from results.plans.factorization import METAPARAMETERS
 from results.rules.ledger import Ledger
 from results.storage.claims import Claim, TakenOver
-from sweeps import run
+from sweeps import study_run
 from workloads import registry
 from workloads.optimizers import TUNED_DECAY
 
@@ -42,7 +42,7 @@ def tables(study: BatchStudy, ids: list[int], ended: TrialOutcome, loss: float =
         trial_steps=2 * len(ids),
         steps_per_epoch=None,
     )
-    return run.tables(study, record, {})
+    return study_run.tables(study, record, {})
 
 
 def run_and_commit(folder: Path, study: BatchStudy, ids: list[int], ended: TrialOutcome, loss: float = 1.0) -> None:

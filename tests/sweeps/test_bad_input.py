@@ -215,7 +215,7 @@ def test_status_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert status.main([f"store={tmp_path}/none"]) == 2
     assert "no store at" in capsys.readouterr().err
     assert status.main(["stor=x"]) == 2
-    assert "store=DIR" in capsys.readouterr().err
+    assert "stor=x. See `python -m sweeps.status --help`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [sweeps_cli.main, plan.main, status.main])

@@ -56,7 +56,7 @@ def write(folder: Folder, **changed: Any) -> None:
         "flags_0": FLAGS,
         "hparams": HPARAMS,
     } | changed
-    folder.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(folder)
     for name, content in files.items():
         suffix = ".csv" if name.endswith("measurements") else ".json"
         if content is not None:

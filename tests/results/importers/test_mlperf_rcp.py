@@ -34,7 +34,7 @@ def record(**changed: Any) -> dict[str, Any]:
 
 
 def write(root: Folder, release: str, *records: dict[str, Any], file: str = "rcps_resnet.json") -> None:
-    (root / release).mkdir(parents=True, exist_ok=True)
+    durable.make_folder(root / release)
     named = {f"{r['Benchmark']}_ref_{r['BS']}_{i}": r for i, r in enumerate(records)}
     (root / release / file).write_text(json.dumps(named))
 

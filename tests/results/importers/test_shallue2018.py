@@ -415,7 +415,7 @@ def test_archive_and_store_may_be_urls(tmp_path: Path, archives: ModuleType, nam
     remote = durable.location(f"memory://shallue2018-{name}")
     files = [file for file in (tmp_path / name).rglob("*") if file.is_file()] or [tmp_path / name]
     for file in files:
-        (remote / file.relative_to(tmp_path)).parent.mkdir(parents=True, exist_ok=True)
+        durable.make_folder((remote / file.relative_to(tmp_path)).parent)
         (remote / file.relative_to(tmp_path)).write_bytes(file.read_bytes())
     assert imported(remote / name, remote / "store")[0] == 0
     assert_same(content(tmp_path / "store"), content(remote / "store"))
