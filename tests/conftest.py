@@ -41,7 +41,11 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Puts everything back, so that extension modules end without reports of leaks."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

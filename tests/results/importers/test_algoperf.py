@@ -61,7 +61,7 @@ def write(folder: Folder, **changed: Any) -> None:
         suffix = ".csv" if name.endswith("measurements") else ".json"
         if content is not None:
             text = content if isinstance(content, str) else json.dumps(content)
-            (folder / (name + suffix)).write_text(text)
+            (folder / (name + suffix)).write_bytes(text.encode())
 
 
 def imported(source: Folder, target: Folder) -> tuple[int, list[str]]:

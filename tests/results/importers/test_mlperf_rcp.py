@@ -36,7 +36,7 @@ def record(**changed: Any) -> dict[str, Any]:
 def write(root: Folder, release: str, *records: dict[str, Any], file: str = "rcps_resnet.json") -> None:
     durable.make_folder(root / release)
     named = {f"{r['Benchmark']}_ref_{r['BS']}_{i}": r for i, r in enumerate(records)}
-    (root / release / file).write_text(json.dumps(named))
+    (root / release / file).write_bytes(json.dumps(named).encode())
 
 
 def imported(source: Folder, target: Folder) -> tuple[int, list[str]]:
