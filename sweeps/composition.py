@@ -4,10 +4,13 @@ import dataclasses
 import itertools
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.types import ChoiceSweep, Override
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -24,7 +27,7 @@ Overrides = Sequence[Override]
 _TYPES = {"Integer": "an integer", "Float": "a number", "Boolean": "true or false", "String": "a word"}
 _TARGETS = "'task.targets=[{metric: validation_error, value: 0.1}]', in quotes"
 _ANY_KEY = re.compile(r"launcher\.(sbatch|resources)\b")  # dicts that accept any key
-_REFUSALS = (OmegaConfBaseException, ValueError, AttributeError, AssertionError)
+_REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AttributeError, AssertionError)
 _MISSING = "???"  # OmegaConf's marker
 
 
@@ -117,7 +120,14 @@ def compose_points(line: CommandLine) -> list[Point]:
       BadInput: the command line is invalid.
     """
     archived.check_words(line.overrides)
-    points = [point for part in _parts(line) for point in _points(line, part)]
+    store = ConfigStore.instance()
+    store.store("schema", kind_configs.config())
+    for group, files in choices.own_files.items():
+        for name in files:
+            content, is_whole = choices.content(group, name)
+            store.store(name, content, group, "_global_" if is_whole else group)
+    with initialize_config_module("conf", version_base="1.3"):
+        points = [point for part in _parts(line) for point in _points(line, part)]
     return [Point(*archived.with_numbers(*point)) for point in points]
 
 
@@ -157,7 +167,8 @@ def _points(line: CommandLine, parsed: Overrides) -> list[Point]:
     _check_commas(parsed)
     if swept and not line.multirun:
         raise BadInput(f"{swept[0].input_line} is a sweep. Add -m to run it.")
-    base = _base(_choices(fixed))
+    chosen = _choices(fixed)
+    base = _base(chosen)
     given = {override.key_or_group for override in parsed}
     axes = {key: value for key, value in base.axes.items() if key not in given}
     if not line.multirun:
@@ -166,7 +177,7 @@ def _points(line: CommandLine, parsed: Overrides) -> list[Point]:
     texts = [list(overrides.values(override)) for override in (*preset, *swept)]
     singles = {text: overrides.parse([text])[0] for text in itertools.chain(*texts)}
     points = [[*fixed, *(singles[text] for text in point)] for point in itertools.product(*texts)]
-    bases = {chosen: _base(chosen) for chosen in dict.fromkeys(map(_choices, points))}
+    bases = {words: base if words == chosen else _base(words) for words in dict.fromkeys(map(_choices, points))}
     for override in parsed:
         if not any(base.takes(override) for base in bases.values()):
             first = next(iter(bases.values()))
@@ -179,36 +190,25 @@ def _points(line: CommandLine, parsed: Overrides) -> list[Point]:
     return composed
 
 
-def _choices(point: Overrides) -> tuple[tuple[str, str], ...]:
-    """Returns the choices in groups of a point, as pairs of a group and a name."""
-    return tuple((o.key_or_group, str(o.value())) for o in point if o.key_or_group in GROUPS)
+def _choices(point: Overrides) -> Words:
+    return tuple(str(o.input_line) for o in point if o.key_or_group in GROUPS)
 
 
-def _base(chosen: Iterable[tuple[str, str]]) -> _Base:
-    """Merges the files of choices in groups: first those of the defaults, then config.yaml, then the preset."""
-    body = choices.content("", "config")[0]
-    preset: Any = OmegaConf.create()
-    if "experiment" in dict(chosen):
-        preset = choices.content("experiment", dict(chosen)["experiment"])[0]
-    axes = preset.pop("hydra", {}).get("sweeper", {}).get("params", {})
-    defaults = [*body.pop("defaults"), *preset.pop("defaults", ())]
-    pairs = [pair for default in defaults if isinstance(default, Mapping) for pair in default.items()]
-    names = {group.removeprefix("override /"): name for group, name in (*pairs, *chosen) if group != "experiment"}
-    files = []
-    for group, name in names.items():
-        content, is_whole = choices.content(group, name)
-        files.append(content if is_whole else {group: content})
+def _base(chosen: Words) -> _Base:
+    """Composes the files of choices in groups with Hydra."""
     try:
-        config = OmegaConf.merge(OmegaConf.structured(kind_configs.config()), *files, body, preset)
+        config = compose("config", list(chosen), return_hydra_config=True)
     except _REFUSALS as error:
-        raise _reworded(error, " ".join(f"{group}={name}" for group, name in chosen)) from None
-    assert isinstance(config, DictConfig)
+        raise _reworded(error, " ".join(chosen)) from None
+    task, axes = config.hydra.runtime.choices.task, dict(config.hydra.sweeper.params or {})
+    OmegaConf.set_struct(config, False)
+    del config["hydra"]
     check_choice("kind", config.kind, READERS)
     for key in (key for reader in READERS.values() for key in reader.sections):
         if key not in READERS[config.kind].sections:
             config[key] = None
     OmegaConf.set_struct(config, True)
-    return _Base(config, config.copy(), _plain(config), names["task"], axes)
+    return _Base(config, config.copy(), _plain(config), task, axes)
 
 
 def _plain(config: DictConfig) -> Plain:
@@ -303,7 +303,7 @@ def _check_not_swept(line: CommandLine, axes: Iterable[str]) -> None:
 
 def _reworded(error: Exception, where: str) -> BadInput:
     """Returns an error of OmegaConf as one line that includes the invalid word."""
-    text = str(error)
+    text = f"{error}\n{error.__cause__ or ''}"
     if field := re.search(r"Key '([^']+)' not in '(\w+)'", text):
         shape = schema_keys.shapes(kind_configs.config())[field[2]]
         return BadInput(f"unknown key {field[1]!r}; {nearest(field[1], schema_keys.fields(shape))}")
@@ -321,4 +321,4 @@ def _reworded(error: Exception, where: str) -> BadInput:
         return BadInput(f"{where}: a list is needed")
     if "is not Optional" in text:
         return BadInput(f"{where}: a value is needed")
-    return BadInput(f"{where}: {first_line(error)}")
+    return BadInput(f"{where}: {first_line(error.__cause__ or error)}")
