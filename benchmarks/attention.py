@@ -15,7 +15,7 @@ BLOCKS = (0, 128, 512)
 STEP = """
 import time
 import jax
-from harness.compiled import hlo, jaxpr_cost
+from harness.compiled import jaxpr_cost
 from harness.step.partitioned import drawn, partitioned
 from workloads import registry
 from workloads.layouts import shapes
@@ -41,7 +41,7 @@ RESULT = """
 import json
 print(json.dumps({
     "seconds": min(seconds), "MB": peak() - before, "loss": float(loss),
-    "compiled MB": hlo.peak_bytes(program) / 1e6, "predicted MB": jaxpr_cost.held_bytes(jaxpr) / 1e6,
+    "compiled MB": jaxpr_cost.peak_bytes(program) / 1e6, "predicted MB": jaxpr_cost.held_bytes(jaxpr) / 1e6,
     "GFLOPs": jaxpr_cost.matrix_flops(jaxpr) / 1e9,
 }))
 """

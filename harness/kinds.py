@@ -5,7 +5,6 @@ Modules that import JAX are imported when a study of their kind first runs, so l
 
 import dataclasses
 import gc
-import importlib
 import json
 import sys
 from collections.abc import Callable, Hashable, Sequence
@@ -20,6 +19,7 @@ from harness.trials.scheduler import BestSteps, Outcomes
 from results.bad_input import BadInput
 from results.costs.counts import Counts, Verdict
 from results.grouping import grouped
+from results.lazy import lazy
 from results.plans.kinds import from_plan
 from results.plans.study import Trial
 
@@ -104,11 +104,6 @@ class Runner(NamedTuple):
     lanes: bool = False
 
 
-def _lazy(module: str, name: str) -> Callable[..., Any]:
-    """Returns a function that imports its module on the first call."""
-    return lambda *arguments: getattr(importlib.import_module(module), name)(*arguments)
-
-
 def _batch(job: Job) -> Outcomes:
     from harness.runners import engine
 
@@ -117,11 +112,11 @@ def _batch(job: Job) -> Outcomes:
 
 def _cores(job: Job) -> Outcomes:
     from harness.runners import factorizations
-    from workloads import registry
+    from workloads import ratings_sources
     from workloads.factorization import prepared
 
     assert job.source is not None
-    source = registry.ratings(job.source)
+    source = ratings_sources.source(job.source)
     if source.version() != job.study.dataset_version:
         raise RuntimeError(f"{source.name} has changed since the study was planned. Run the same command again.")
     return factorizations.run(
@@ -156,27 +151,27 @@ RUNNERS = {
         lanes=True,
         examples=lambda study: study.batch_size,
         evaluations=lambda study: study.evaluations,
-        programs=_lazy("harness.step.programs_key", "programs_key"),
+        programs=lazy("harness.step.programs_key", "programs_key"),
         over_hosts=True,
-        counts=_lazy("harness.costs.network_costs", "counts"),
-        counts_of_sizes=_lazy("harness.costs.network_costs", "counts_of_sizes"),
-        family=_lazy("harness.step.programs_key", "family"),
-        verdict=_lazy("harness.costs.network_costs", "verdict"),
+        counts=lazy("harness.costs.network_costs", "counts"),
+        counts_of_sizes=lazy("harness.costs.network_costs", "counts_of_sizes"),
+        family=lazy("harness.step.programs_key", "family"),
+        verdict=lazy("harness.costs.network_costs", "verdict"),
     ),
     "cores": Runner(
         _cores,
         after_death=_discard_kernel,
         over_hosts=True,
         saves_in_parts=True,
-        counts=_lazy("harness.costs.factorization_costs", "counts"),
-        verdict=_lazy("harness.costs.factorization_costs", "verdict"),
+        counts=lazy("harness.costs.factorization_costs", "counts"),
+        verdict=lazy("harness.costs.factorization_costs", "verdict"),
     ),
     "layout": Runner(
         _layout,
         examples=lambda study: study.batch_size,
         process=lambda study: (study.kind, study.devices),
-        counts=_lazy("harness.costs.layout_costs", "counts"),
-        verdict=_lazy("harness.costs.layout_costs", "verdict"),
+        counts=lazy("harness.costs.layout_costs", "counts"),
+        verdict=lazy("harness.costs.layout_costs", "verdict"),
     ),
 }
 

@@ -11,7 +11,7 @@ from results.grouping import grouped
 from results.plans.factorization import Factorization
 from results.plans.search_space import SearchSpace
 from sweeps.configured_study import ABSENT, DATA, DEVICES, Config, ConfiguredStudy, Say, ranges
-from workloads import memory, registry
+from workloads import memory, ratings_sources
 from workloads.factorization import fused, prepared
 from workloads.factorization.ratings import Ratings, RatingsSource, halves
 
@@ -45,7 +45,7 @@ def read(config: Config) -> ConfiguredStudy[Factorization]:
     study = Factorization(
         dataset=source.name,
         dataset_version=_version(source, data_needed=DATA not in absent),
-        dataset_options=registry.generated_from(ratings),
+        dataset_options=ratings_sources.generated_from(ratings),
         space=space,
         seed=config["seed"],
         trials=trials,
@@ -68,7 +68,7 @@ def make_ready(studies: Iterable[ConfiguredStudy[Factorization]], say: Say) -> N
     by_data = grouped(studies, lambda configured: (configured.study.dataset, configured.study.dataset_version))
     lines = []
     for group in by_data.values():
-        data = registry.ratings(group[0].source or {})
+        data = ratings_sources.source(group[0].source or {})
         ratings = prepared.load(data)
         lines += [f"{data.name}: {line}" for line in ratings.lines()]
         for configured in group:
@@ -90,9 +90,9 @@ def notes(studies: Sequence[Factorization]) -> list[str]:
     return ["a step of als is an epoch, and its studies run one after another"]
 
 
-def links(configured: ConfiguredStudy[Factorization]) -> float:
+def examples(configured: ConfiguredStudy[Factorization]) -> float:
     """Returns the number of links in an epoch of a study, or infinity if unknown because the data are not prepared."""
-    size = prepared.size(registry.ratings(configured.source or {}))
+    size = prepared.size(ratings_sources.source(configured.source or {}))
     return math.inf if size is None else float(size.links)
 
 
@@ -107,13 +107,13 @@ def _version(source: RatingsSource, *, data_needed: bool) -> str:
 
 
 def _ratings_source(ratings: Config, *, data_needed: bool) -> RatingsSource:
-    check_choice("ratings", ratings["name"], registry.RATINGS)
-    names = registry.ratings_options(ratings["name"])
+    check_choice("ratings", ratings["name"], ratings_sources.RATINGS)
+    names = ratings_sources.options(ratings["name"])
     for key in ratings:
         if key != "name" and key not in names:
             raise BadInput(f"ratings.{key}: {ratings['name']} does not have this option; {nearest(key, names)}")
     try:
-        source = registry.ratings(ratings)
+        source = ratings_sources.source(ratings)
     except BadInput as error:
         about_an_option = str(error).split()[0] in names
         raise BadInput(f"ratings.{error}" if about_an_option else str(error)) from None

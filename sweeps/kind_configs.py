@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from harness.kinds import RUNNERS
 from results.aliases import Strings
+from results.lazy import lazy
 from results.plans import kinds
-from sweeps import factorization_config, layout_config, network_config, schema
+from sweeps import schema
 from sweeps.configured_study import Config, ConfiguredStudy, Say
 
 
@@ -38,28 +39,18 @@ class Reader(NamedTuple):
     make_ready: Callable[[Sequence[ConfiguredStudy[Any]], Say], None] = lambda studies, say: None
 
 
+def _reader(noun: str, shape: type, sections: Strings, command: str, *names: str) -> Reader:
+    """Returns a reader with functions of ``sweeps.NOUN_config``, which is imported when one of them is first called."""
+    functions: dict[str, Any] = {name: lazy(f"sweeps.{noun}_config", name) for name in ("read", "notes", *names)}
+    return Reader(noun, shape, sections, command=command, **functions)
+
+
 READERS = {
-    "batch": Reader(
-        "network",
-        schema.NetworkConfig,
-        ("task",),
-        network_config.read,
-        "steps",
-        network_config.notes,
-        network_config.data_lines,
-        make_ready=network_config.make_ready,
+    "batch": _reader("network", schema.NetworkConfig, ("task",), "steps", "data_lines", "make_ready"),
+    "cores": _reader(
+        "factorization", schema.FactorizationConfig, ("ratings", "als", "cores"), "epochs", "examples", "make_ready"
     ),
-    "cores": Reader(
-        "factorization",
-        schema.FactorizationConfig,
-        ("ratings", "als", "cores"),
-        factorization_config.read,
-        "epochs",
-        factorization_config.notes,
-        examples=factorization_config.links,
-        make_ready=factorization_config.make_ready,
-    ),
-    "layout": Reader("layout", layout_config.Keys, ("step",), layout_config.read, "layouts", layout_config.notes),
+    "layout": _reader("layout", schema.LayoutConfig, ("step",), "layouts"),
 }
 
 

@@ -1,26 +1,30 @@
 """The launchers, by name in `conf/launcher`. A launcher is a way to run the studies of a sweep."""
 
 import dataclasses
+from typing import Any
 
 from harness.run import Settings
 from results.bad_input import BadInput, check_choice
+from results.lazy import lazy
 from sweeps import choices
 from sweeps.configured_study import Config, Studies
-from sweeps.launchers import hosts, local, on_ray, slurm
 from sweeps.launchers.launcher import Launcher
 from sweeps.schema import LauncherConfig
 
+
+def _launcher(module: str, *names: str, **fields: Any) -> Launcher:
+    """Returns the launcher in a module, which is imported when the launcher is first used."""
+    functions: dict[str, Any] = {
+        name: lazy(f"sweeps.launchers.{module}", name) for name in ("check", "run_all", *names)
+    }
+    return Launcher(**functions, **fields)
+
+
 LAUNCHERS = {
-    "local": Launcher(local.check, local.run_all),
-    "hosts": Launcher(
-        hosts.check,
-        hosts.run_all,
-        hosts.watched,
-        devices=hosts.devices,
-        leads=hosts.leads,
-    ),
-    "slurm": Launcher(slurm.check, slurm.run_all, here=False, devices=slurm.devices),
-    "ray": Launcher(on_ray.check, on_ray.run_all, here=False, devices=on_ray.devices),
+    "local": _launcher("local"),
+    "hosts": _launcher("hosts", "around", "devices", "leads"),
+    "slurm": _launcher("slurm", "devices", here=False),
+    "ray": _launcher("on_ray", "devices", here=False),
 }
 
 

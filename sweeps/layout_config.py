@@ -2,9 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
-
-from omegaconf import MISSING
 
 from harness.compiled import topologies
 from harness.processes import processors
@@ -23,34 +20,6 @@ from workloads.workload import STACKED
 
 ON_INVALID = ("error", "record")
 MOST_EMULATED = 64  # devices, because XLA's threads deadlock with several hundred
-
-
-@dataclasses.dataclass
-class StepConfig:
-    task: str | None = None  # a task that trains a network, or a Transformer of the following shape
-    model: str = MISSING  # a key of ``workloads.layouts.shapes.SHAPES``
-    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # overridden sizes of the shape
-    optimizer: str = "adam"
-    batch_size: int = MISSING
-    length: int = MISSING
-    steps: int = 3
-    precision: str = "float32"
-    rematerialization: str = "none"
-    attention_block: int = 0
-
-
-@dataclasses.dataclass
-class Keys:
-    """Additional keys of studies of kind ``layout``."""
-
-    step: StepConfig | None = None
-    mesh: str | None = None
-    layout: str | None = None
-    devices: int | None = None
-    strict: bool = True
-    on_invalid: str = "error"
-    engine: str = EMULATED
-    hardware: str | None = None
 
 
 def read(config: Config) -> ConfiguredStudy[LayoutStudy]:

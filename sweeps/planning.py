@@ -48,7 +48,7 @@ class Request:
     Attributes:
       studies: requested studies, with distinct names, in the requested order.
       sources: data sources by study name, for plans that do not contain them. They are plain data for the runner, as in
-        ``workloads.registry.ratings``.
+        ``workloads.ratings_sources.source``.
       settings: settings of each run.
       store: folder of the results.
       launcher: configuration of the launcher, including its name.

@@ -7,6 +7,7 @@ from omegaconf import MISSING
 
 from results.als import Als
 from results.plans.factorization import METAPARAMETERS
+from results.plans.layout import EMULATED
 
 Section = dict[str, Any]
 
@@ -176,3 +177,31 @@ class FactorizationConfig:
     ratings: Section | None = None  # name of a data set and its options
     als: AlsConfig | None = None  # type: ignore[valid-type]
     cores: int | None = None
+
+
+@dataclasses.dataclass
+class StepConfig:
+    task: str | None = None  # a task that trains a network, or a Transformer of the following shape
+    model: str = MISSING  # a key of ``workloads.layouts.shapes.SHAPES``
+    shape: dict[str, Any] = dataclasses.field(default_factory=dict)  # overridden sizes of the shape
+    optimizer: str = "adam"
+    batch_size: int = MISSING
+    length: int = MISSING
+    steps: int = 3
+    precision: str = "float32"
+    rematerialization: str = "none"
+    attention_block: int = 0
+
+
+@dataclasses.dataclass
+class LayoutConfig:
+    """Additional keys of studies of kind ``layout``."""
+
+    step: StepConfig | None = None
+    mesh: str | None = None
+    layout: str | None = None
+    devices: int | None = None
+    strict: bool = True
+    on_invalid: str = "error"
+    engine: str = EMULATED
+    hardware: str | None = None

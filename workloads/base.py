@@ -14,5 +14,6 @@ from results.bad_input import (
     number_of as number_of,
     printable as printable,
 )
+from results.lazy import lazy as lazy
 from results.printing import Report as Report, say as say
 from results.progress import FIRST_SECONDS as FIRST_SECONDS, show_progress as show_progress, track as track

@@ -1,7 +1,6 @@
-"""The registries: dicts that map the names used in YAML files to models, optimizers and ratings, and to data sets."""
+"""The registries: dicts that map the names used in YAML files to models, optimizers and data sets."""
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 import json
@@ -10,9 +9,7 @@ from typing import Any
 
 from workloads import checks, losses, optimizers, packages
 from workloads.base import BadInput, check_choice
-from workloads.datasets import movielens, rating_files, web_graph, webgraph_synthetic
 from workloads.datasets.rows import DATASETS, OWN_DATASETS
-from workloads.factorization.ratings import RatingsSource
 from workloads.models import image_options, text_options
 from workloads.models.options import SIZES, ModelOptions
 from workloads.models.quadratic import quadratic
@@ -31,15 +28,6 @@ from workloads.workload import (
 )
 
 Options = Mapping[str, Any]
-# Sources of ratings, as functions of their options.
-RATINGS: dict[str, Callable[..., RatingsSource]] = {
-    "webgraph_synthetic": webgraph_synthetic.source,
-    "web_graph": web_graph.source,
-    "movielens": movielens.source,
-    "ratings": rating_files.source,
-}
-# Dataclasses with all parameters of generated ratings, which are part of a study's plan.
-GENERATED: dict[str, Callable[..., Any]] = {"webgraph_synthetic": webgraph_synthetic.WebGraph}
 
 
 def _flax(options: type[ModelOptions]) -> Callable[..., Model]:
@@ -153,28 +141,6 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
         raise BadInput(f"model {name} is not a function with the argument classes, the number of classes")
     fixed = SIZES[name][1] if name in SIZES else ()
     return {option: parameter for option, parameter in parameters.items() if option not in fixed}
-
-
-def ratings_options(name: str) -> Names:
-    """Returns the names of the options of ratings that a task may set."""
-    return tuple(inspect.signature(GENERATED.get(name, RATINGS[name])).parameters)
-
-
-def ratings(choice: Options) -> RatingsSource:
-    """Returns a source of ratings.
-
-    Args:
-      choice: dict with ``name``, a key of RATINGS, and options.
-    """
-    options = dict(choice)
-    return RATINGS[options.pop("name")](**options)
-
-
-def generated_from(choice: Options) -> dict[str, float]:
-    """Returns all parameters of generated ratings, or an empty dict for ratings that are not generated."""
-    options = dict(choice)
-    name = options.pop("name")
-    return dataclasses.asdict(GENERATED[name](**options)) if name in GENERATED else {}
 
 
 def tuned(optimizer: str, schedule: str) -> Names:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-from harness.compiled import hlo, topologies
+from harness.compiled import hlo, jaxpr_cost, topologies
 from harness.compiled.hlo import Compiled
 from results.costs.collectives import links, total_seconds, totals
 from results.costs.counts import Exchange, Verdict
@@ -88,7 +88,9 @@ def make(lower: Callable[[], jax.stages.Lowered], argument_bytes: float) -> Comp
     text = program.as_text()
     assert text is not None
     contents = hlo.read(text).check()
-    return CompilationResult(True, hlo.peak_bytes(program), found=contents, program=program, processor_seconds=seconds)
+    return CompilationResult(
+        True, jaxpr_cost.peak_bytes(program), found=contents, program=program, processor_seconds=seconds
+    )
 
 
 def refused(message: str, argument_bytes: float) -> CompilationResult:

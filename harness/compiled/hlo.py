@@ -9,11 +9,9 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from harness.compiled import device_groups
+from harness.compiled import device_groups, jaxpr_cost
 from harness.compiled.device_groups import Unparsed, numbers
 from results.aliases import Strings
 from results.costs.collectives import COLLECTIVES, Collective, Turns, times
@@ -73,15 +71,6 @@ def read(text: str) -> Compiled:
     if missed := lines - reader.seen:
         reader.program.unparsed += (f"{len(missed)} collectives that are never called or are not instructions",)
     return reader.program
-
-
-def peak_bytes(program: Any) -> int:
-    """Returns the device memory of a compiled program, including arguments and results, or 0 if it is not reported."""
-    stats = program.memory_analysis()
-    if stats is None:
-        return 0
-    results = stats.output_size_in_bytes - stats.alias_size_in_bytes
-    return int(stats.argument_size_in_bytes + results + stats.temp_size_in_bytes)
 
 
 class _Instruction(NamedTuple):
@@ -254,22 +243,8 @@ def _flops_of_convolution(attributes: str, inputs: Sequence[int], kernel: Sequen
     flops = 2 * out[labels[3].index("b")] * out[labels[3].index("f")] * kernel[labels[2].index("i")]
     for i in axes:
         count, outputs = inputs[labels[1].index(str(i))], out[labels[3].index(str(i))]
-        flops *= taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], dilation[i])
+        flops *= jaxpr_cost.taps(count, outputs, sizes[i], strides[i], pads[i], spread[i], dilation[i])
     return flops
-
-
-def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
-    """Returns the number of (output, tap) pairs along an axis that read an input instead of padding or dilation.
-
-    Args:
-      count, outputs: number of inputs and number of outputs.
-      size, stride, pad: window size, stride, and amount of padding before the first input.
-      spread, apart: dilation of the inputs, and of the window.
-    """
-    starts = np.arange(outputs) * stride - pad
-    last = (count - 1) * spread
-    places = (starts + tap * apart for tap in range(size))
-    return sum(int(np.count_nonzero((place >= 0) & (place <= last) & (place % spread == 0))) for place in places)
 
 
 def _computations(text: str) -> tuple[str, dict[str, Computation]]:

@@ -10,7 +10,6 @@ import numpy as np
 from jax.extend.core import Literal, jaxprs_in_params
 from jax.tree_util import tree_leaves
 
-from harness.compiled import hlo
 from results.costs.counts import Work
 
 _Size = Callable[[Sequence[Any]], Any]  # bytes of an array, given its variable in each program
@@ -87,6 +86,29 @@ def held_bytes_between(few: Any, more: Any, places: np.ndarray) -> np.ndarray:
         return first + (last - first) * places
 
     return _peak([_open(few), _open(more)], bytes_between, given=True)
+
+
+def taps(count: int, outputs: int, size: int, stride: int, pad: int, spread: int, apart: int) -> int:
+    """Returns the number of (output, tap) pairs along an axis that read an input instead of padding or dilation.
+
+    Args:
+      count, outputs: number of inputs and number of outputs.
+      size, stride, pad: window size, stride, and amount of padding before the first input.
+      spread, apart: dilation of the inputs, and of the window.
+    """
+    starts = np.arange(outputs) * stride - pad
+    last = (count - 1) * spread
+    places = (starts + tap * apart for tap in range(size))
+    return sum(int(np.count_nonzero((place >= 0) & (place <= last) & (place % spread == 0))) for place in places)
+
+
+def peak_bytes(program: Any) -> int:
+    """Returns the device memory of a compiled program, including arguments and results, or 0 if it is not reported."""
+    stats = program.memory_analysis()
+    if stats is None:
+        return 0
+    results = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return int(stats.argument_size_in_bytes + results + stats.temp_size_in_bytes)
 
 
 def device_bytes(arrays: Any) -> int:
@@ -270,5 +292,5 @@ def _products_of_convolution(equation: Any) -> int:
         strict=True,
     )
     for i, k, o, stride, (before, _), spread, window in dimensions:
-        products *= hlo.taps(lhs[i], out[o], rhs[k], stride, before, spread, window)
+        products *= taps(lhs[i], out[o], rhs[k], stride, before, spread, window)
     return products

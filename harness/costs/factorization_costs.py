@@ -13,7 +13,7 @@ from results.bad_input import BadInput, number_of
 from results.costs.collectives import summed
 from results.costs.counts import Counts, Exchange, Verdict, Work
 from results.plans.factorization import Factorization
-from workloads import registry
+from workloads import ratings_sources
 from workloads.factorization import outline, prepared
 from workloads.factorization.half_epoch import AXIS
 from workloads.factorization.ratings import Size
@@ -105,7 +105,7 @@ def _size(study: Factorization, source: Source) -> Size:
         source = {"name": name, **study.dataset_options}
     elif source is None and variant:
         source = {"name": name, "variant": variant}
-    size = None if source is None else prepared.size(registry.ratings(source))
+    size = None if source is None else prepared.size(ratings_sources.source(source))
     if size is None:
         raise BadInput(
             f"{study.dataset}: its size is unknown until it is prepared. Prepare the data before counting costs."

@@ -189,7 +189,7 @@ def accounts(laid_out: LaidOutStudy, program: jax.stages.Compiled) -> Row:
         "redundancy": executed / ideal if ideal else 1.0,  # without matmuls, none is repeated
         "argument_bytes": memory.argument_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
-        "peak_bytes": hlo.peak_bytes(program),
+        "peak_bytes": jaxpr_cost.peak_bytes(program),
         "wire_bytes": sum(wire for _, _, wire in totals.values()),
         "collectives": json.dumps(
             [

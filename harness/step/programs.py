@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 
-from harness.compiled import compile_cache, hlo, jaxpr_cost
+from harness.compiled import compile_cache, jaxpr_cost
 from harness.step import evaluation, mesh, prefetch, shardings, training
 from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import ProgramsKey
@@ -325,8 +325,8 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
         division=division,
         call_steps=call_steps,
         bytes=max(
-            hlo.peak_bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
-            hlo.peak_bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
+            jaxpr_cost.peak_bytes(train) + jaxpr_cost.device_bytes(shared.shapes.splits),
+            jaxpr_cost.peak_bytes(shared.evaluate) + jaxpr_cost.device_bytes(shared.shapes.train),
         ),
         feeding=functools.partial(contextlib.closing, feeder) if feeder else contextlib.nullcontext,
     )

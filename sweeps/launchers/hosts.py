@@ -35,7 +35,7 @@ def check(asked: Config, studies: Studies, settings: Settings) -> None:
 
 def devices(asked: Config, study: Plan, settings: Settings) -> int:
     """Returns the total number of devices of all hosts. The hosts must be connected."""
-    import jax  # must not be imported before `watched` forks
+    import jax  # must not be imported before `around` forks
 
     return jax.device_count()
 
@@ -127,7 +127,7 @@ def follow() -> int:
     return exit_codes.DONE
 
 
-def watched(asked: Config, command: str, run: Callable[[], int]) -> int:
+def around(asked: Config, command: str, run: Callable[[], int]) -> int:
     """Runs a command in a child process and returns its exit code. Call it before JAX is imported.
 
     JAX aborts the child if host 0 is lost or never connects. The child receives any SIGTERM sent to this process, and

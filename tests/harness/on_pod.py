@@ -67,7 +67,7 @@ def main(topology: str, variant: str | None) -> None:
     import numpy as np
     from jax.sharding import NamedSharding, PartitionSpec
 
-    from harness.compiled import ahead_of_time, hlo, jaxpr_cost
+    from harness.compiled import ahead_of_time, jaxpr_cost
     from results.als import Als
     from workloads.factorization import half_epoch, recall
     from workloads.factorization.half_epoch import AXIS, Weights
@@ -118,7 +118,7 @@ def main(topology: str, variant: str | None) -> None:
             continue
         began = time.process_time()
         try:
-            needed = hlo.peak_bytes(lowered.compile())
+            needed = jaxpr_cost.peak_bytes(lowered.compile())
         except jax.errors.JaxRuntimeError as error:  # of what does not fit the compiler says by how much
             said[name]["compiled"] = str(error).splitlines()[0]
             continue

@@ -115,7 +115,7 @@ def of_model(
     """What the compiler makes of the programs of a model at its size."""
     import jax
 
-    from harness.compiled import ahead_of_time, hlo
+    from harness.compiled import ahead_of_time, jaxpr_cost
     from harness.step import programs
     from harness.step.batch_partition import TRIAL, Division
     from workloads.workload import DATA
@@ -137,7 +137,7 @@ def of_model(
         print(part, time.process_time() - began, file=sys.stderr)
         found[part] = {
             "processor seconds": time.process_time() - began,
-            "GiB": hlo.peak_bytes(compiled) / 2**30,
+            "GiB": jaxpr_cost.peak_bytes(compiled) / 2**30,
             "temporary GiB": stats.temp_size_in_bytes / 2**30,
             "collectives": dict(collections.Counter(COLLECTIVE.findall(compiled.as_text()))),
         }

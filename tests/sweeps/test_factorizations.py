@@ -31,7 +31,7 @@ from sweeps import (
 )
 from sweeps.configured_study import ConfiguredStudy
 from sweeps.launchers import local
-from workloads import memory, registry
+from workloads import memory, ratings_sources
 from workloads.factorization import fused, prepared
 
 GRAPH = [
@@ -218,7 +218,7 @@ def test_a_dim_larger_than_the_smaller_side(files: list[str], capsys: pytest.Cap
 def test_tables_that_do_not_fit(
     files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared.load(registry.ratings({"name": "ratings", "path": "links.parquet", "heldout": "heldout.npz"}))
+    prepared.load(ratings_sources.source({"name": "ratings", "path": "links.parquet", "heldout": "heldout.npz"}))
     monkeypatch.setattr(memory, "available", lambda: 10_000)
     assert_refused([*files, "als.dim=30"], "factorizing ratings with als.dim=30 on cores=1 needs about", capsys)
 
@@ -274,7 +274,7 @@ def test_rows_that_are_split_are_in_the_memory_that_is_needed(files: list[str]) 
     links.iloc[-40:].to_parquet("heldout.parquet", index=False)
     line = [files[0], files[1], "ratings.heldout=heldout.parquet", "als.dim=30", "als.solver=cg,cholesky", "cores=2"]
     request = planning.request(overrides.command_line([*line, "-m", "store=new"]))
-    data = prepared.load(registry.ratings(request.sources[request.studies[0].name]))
+    data = prepared.load(ratings_sources.source(request.sources[request.studies[0].name]))
     needed = [
         factorization_config._memory_needed(study, data)[0]
         for study in request.studies

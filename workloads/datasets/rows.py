@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from workloads import losses
-from workloads.datasets import in_memory, noise, streamed_records, tables, text, tfds_images
+from workloads.base import lazy
+from workloads.datasets import in_memory, noise, streamed_records, text, tfds_images
 from workloads.workload import Dataset, Names
 
 SHALLUE2018 = "shallue2018_"  # prefix of data sets with the splits and the label smoothing of Shallue et al. (2018)
@@ -100,4 +101,4 @@ DATASETS: dict[str, Dataset] = {
 }
 
 # The user's own data sets, as functions of their options.
-OWN_DATASETS: dict[str, Callable[..., Dataset]] = {"table": tables.dataset}
+OWN_DATASETS: dict[str, Callable[..., Dataset]] = {"table": lazy("workloads.datasets.tables", "dataset")}
