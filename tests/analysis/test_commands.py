@@ -115,10 +115,14 @@ def test_all_of_a_store_that_is_empty_is_one_line(tmp_path: Path, cli: Callable[
         (("fit", "--store", "{store}"), ["fit", "pays and efficient up to"]),
         (("fit", "--store", "{store}", "--best-of", "8,24"), ["fit by number of trials"]),
         (("payoff", "--store", "{store}"), ["fit", "payoff"]),
-        (("payoff", "--paper", "shallue2018"), ["fit", "payoff"]),
+        pytest.param(("payoff", "--paper", "shallue2018"), ["fit", "payoff"], marks=pytest.mark.slow),
         (("figures", "--store", "{store}", "--out", "{out}", "--name", "optimizers"), ["fit"]),
         (("figures", "--store", "{store}", "--out", "{out}", "--kind", "optimizers"), ["fit"]),
-        (("report", "--store", "{store}", "--out", "{out}/page.html"), ["report", "report: payoff"]),
+        pytest.param(
+            ("report", "--store", "{store}", "--out", "{out}/page.html"),
+            ["report", "report: payoff"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_long_commands_show_progress_and_keep_their_answer(

@@ -151,6 +151,7 @@ def test_more_trials_at_one_batch_size_count(folder: Path, tmp_path: Path) -> No
     assert np.sqrt(data.low[2] * data.high[2]) == pytest.approx(middle, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_commands_give_the_studies_of_the_sweep() -> None:
     """A command with a batch size that the release has is that study of the release."""
     found = next_runs.of_store(PUBLISHED, where=["model=simple_cnn*,optimizer=sgd"])

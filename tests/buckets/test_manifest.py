@@ -76,6 +76,7 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str]]:
                 each.communicate()
 
 
+@pytest.mark.slow
 def test_two_pods_run_a_study_into_a_bucket(moto: servers.Server, tmp_path: Path) -> None:
     if not shutil.which("unshare") or subprocess.run([*WITH_HOSTS, "/etc/hosts", "true"], check=False).returncode:
         pytest.skip("this machine has no mount namespaces for an /etc/hosts of a test")

@@ -170,6 +170,7 @@ def test_candidates_are_five_where_whole_curves_tell_them(line: str, top: int) -
     assert isinstance(study, BatchStudy) and study.confirm_top == top
 
 
+@pytest.mark.slow
 def test_a_contest_of_candidates_is_the_same_however_it_ran(tmp_path: Path, study: BatchStudy) -> None:
     contest = dataclasses.replace(study, pruning="off", confirm=4, confirm_top=3)
     assert ran(tmp_path / "at_once", contest, Settings(lanes=32)) == 6 + 3 * 2 + 2

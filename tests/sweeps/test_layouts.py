@@ -331,15 +331,11 @@ def test_old_plans_without_blocks_share_the_stream_of_new_ones() -> None:
     ("mesh", "layout", "redundancy"),
     [
         ("data:4;model:2", "batch:data;heads:model;key_heads:model;mlp:model;vocab:model", 1.0),
-        pytest.param(
-            "data:2;model:4",
-            "batch:data;embed:data;heads:model;mlp:model;vocab:model",
-            1.3,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("data:8", "length:data", 8.0, marks=pytest.mark.slow),
+        ("data:2;model:4", "batch:data;embed:data;heads:model;mlp:model;vocab:model", 1.3),
+        ("data:8", "length:data", 8.0),
     ],
 )
+@pytest.mark.slow
 def test_grouped_queries_in_blocks_have_layouts(mesh: str, layout: str, redundancy: float, tmp_path: Path) -> None:
     words = ["task=layouts", "step.batch_size=8", "step.attention_block=16", "step.rematerialization=attention+out"]
     words += ["+step.shape.key_heads=2", "+step.shape.window=24", "+step.shape.layers=2", "devices=8"]

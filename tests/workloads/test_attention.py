@@ -170,6 +170,7 @@ def test_all_named_tensors_of_a_decoder_can_be_kept(gated: bool) -> None:
     assert set(axes.kept_names(workload.predict, *variables, tokens)) == set(NAMES) - (set() if gated else {"gate"})
 
 
+@pytest.mark.slow
 def test_kept_tensors_change_no_gradient_and_cost_memory() -> None:
     held, gradients = [], []
     for kept in ((), (ATTENTION, "out"), NAMES, None):

@@ -189,6 +189,7 @@ def test_the_command_prints_rates_and_aims(cli, monkeypatch):
     assert len(table) == 5 * len(simulation.LUCKS)
 
 
+@pytest.mark.slow
 def test_statements_hold_as_often_as_they_must():
     """Seed 3, 60 data sets a cell, half of the aims' margins."""
     scenarios = [

@@ -245,6 +245,7 @@ def soonest(steps, numbers):
     return [min(steps(n * each) * fixed_and_each(each) for each in share[n * share <= SIZES[-1]]) for n in numbers]
 
 
+@pytest.mark.slow
 def test_answer_does_not_depend_on_the_timed_batch_sizes(tmp_path):
     """All subsets of the times of one device: statements are narrower or wider, and none is wrong."""
 

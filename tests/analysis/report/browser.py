@@ -103,7 +103,7 @@ def opened(folder: Path) -> Iterator[Browser]:
 
 
 def asked_for(browser: Browser) -> set[str]:
-    """What was asked for since this was last asked, but for what is in the page itself or in the browser's own pages."""
+    """What was asked for since this was last asked, but for what is in this page or the browser's own."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.driver.get_log("performance")]
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     return {url.partition("#")[0] for url in asked if not url.startswith(("data:", "about:", "chrome:"))}
