@@ -1,7 +1,7 @@
 """Stores with known answers, written through the same functions as real ones."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from analysis.figures import paper_lines
+from analysis.fitting import curve_prior, extents
 from results import progress, store
 from results.importers import shallue2018
 from results.plans import schema
@@ -30,6 +31,19 @@ TRUTH = {"sgd": (24.0, 160.0, 1.0), "momentum": (64.0, 60.0, 1.5), "nesterov": (
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No progress lines on a busy machine, where everything takes long."""
     monkeypatch.setattr(progress, "FIRST_SECONDS", 3600.0)
+
+
+@pytest.fixture(scope="module")
+def few_curves() -> Iterator[None]:
+    """A tenth of the prior curves, for tests that draw intervals and do not check how often they hold."""
+    caches = (curve_prior._draws, curve_prior.sample, extents._answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curve_prior, "CURVES", curve_prior.CURVES // 10)
+        for cache in caches:
+            cache.cache_clear()
+        yield
+    for cache in caches:
+        cache.cache_clear()
 
 
 class Ran(NamedTuple):

@@ -19,6 +19,11 @@ from ..conftest import Ran, plan, publish, sweep
 EVIL = "</script><b id=evil>AMD</b> & \"sons' {{data}}"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _quick_fits(few_curves: None) -> None:
+    """Pages are built with few prior curves."""
+
+
 class Page(NamedTuple):
     """A page as text, its data, its elements (name, attributes) and what each script holds."""
 
