@@ -8,7 +8,7 @@
    The small tasks run on both.
 2. Model FLOPs utilization = M × steps per second / peak. M is the number of FLOPs of the matmuls and convolutions in
    the loss and gradient of one step, counting two per multiply-add (``harness.compiled.jaxpr_cost``). The peak is the
-   vendor's number for dense bfloat16 matmuls (``PEAKS``).
+   number for dense bfloat16 matmuls in ``results/costs/hardware.csv``.
 3. On CPUs: the CPU time of a step of eight lanes on eight emulated devices, with batches split across all eight devices
    or into four microbatches, relative to one lane per device.
 
@@ -39,23 +39,11 @@ from harness.step import mesh, programs
 from harness.step.batch_partition import Division
 from harness.step.programs_key import ProgramsKey, programs_key
 from results.costs.counts import Work
+from results.costs.hardware import HARDWARE, hardware_of
 from workloads import losses, registry
 from workloads.workload import Dataset, Examples, Splits, shapes_of
 
 ROUNDS, CALLS = 5, 3
-# FLOPs per second of dense bfloat16 matmuls, by the prefix of the device kind in JAX. The longest prefix counts.
-# NVIDIA's data sheets often list rates with sparsity, which are twice as high. Google's are on the page of each TPU
-# below cloud.google.com/tpu/docs.
-PEAKS = {
-    "NVIDIA H100 80GB HBM3": 989.4e12,  # H100 Tensor Core GPU Architecture, table of H100 SXM5
-    "NVIDIA H200": 989.4e12,  # H200 data sheet, SXM: 1,979 with sparsity
-    "NVIDIA A100": 312e12,  # A100 data sheet
-    "TPU v3": 61.5e12,  # v3: 123 per chip of two cores, each of which is a device
-    "TPU v4": 275e12,  # v4
-    "TPU v5 lite": 197e12,  # v5e
-    "TPU v5": 459e12,  # v5p
-    "TPU v6 lite": 918e12,  # v6e
-}
 GOALS = {"resnet_50": 0.35, "transformer_base": 0.5}  # fraction of the bfloat16 peak
 MICROBATCHES = (1, 2, 4, 8)  # the smallest that fits in memory is used
 DIVIDED = ("digits_fc", "pydoc_transformer")
@@ -160,8 +148,8 @@ def fitting(key: ProgramsKey, lanes: int) -> Division:
 
 def peak() -> float | None:
     """Returns the peak FLOPs per second of dense bfloat16 matmuls of this device, or None if it is not in the table."""
-    kind = jax.local_devices()[0].device_kind
-    return max(((len(name), value) for name, value in PEAKS.items() if kind.startswith(name)), default=(0, None))[1]
+    row = hardware_of(jax.local_devices()[0].device_kind)
+    return HARDWARE[row].flops if row else None
 
 
 def step_work(key: ProgramsKey) -> Work:
