@@ -113,7 +113,7 @@ def measure(
     target: float,
     peak: float | None,
 ) -> None:
-    """Adds all figures for one graph and one table size. ``peak`` is the machine's operations per second, if known."""
+    """Adds all figures for one graph and one table size. ``peak`` is in operations per second."""
     rounds, epochs, rival = (1, SMOKE_EPOCHS, "xla") if report.smoke else (ROUNDS, EPOCHS, "implicit")
     targets = {"fused": target, "xla": None} if _can_fuse() else {"xla": target}  # by kernel of ours
     _write(report.folder, ratings, case)
