@@ -221,14 +221,14 @@ def by_hand(key: ProgramsKey, steps: int) -> Callable[[], float]:
     rule = optimizer.init(params)
     rng, key_of_trial = np.random.default_rng(0), jax.random.key(1)
 
-    @jax.default_matmul_precision("highest")
     def call() -> None:
         nonlocal params, state, rule
-        for step_number in range(CALLS * steps):
-            rows = rng.permutation(count)[:batch_size]
-            step_key = jax.random.fold_in(key_of_trial, step_number)
-            params, state, rule = step(params, state, rule, train, rows, step_key)
-        jax.block_until_ready(params)
+        with jax.default_matmul_precision("highest"):
+            for step_number in range(CALLS * steps):
+                rows = rng.permutation(count)[:batch_size]
+                step_key = jax.random.fold_in(key_of_trial, step_number)
+                params, state, rule = step(params, state, rule, train, rows, step_key)
+            jax.block_until_ready(params)
 
     call()
     return lambda: CALLS * steps / seconds(call)
