@@ -1,9 +1,8 @@
 """Is implicit ALS fast? Seconds per epoch against the package `implicit`, at the same recall.
 
-    python benchmarks/als.py [--graph FILE.npz --heldout FILE.npz [--history FILE.npz]] [--dim D] [--gpu]
-      [--json FILE] [--smoke]
+    python benchmarks/als.py [--json FILE] [--smoke]
     python benchmarks/als.py --large [LINKS] [--json FILE]
-    python benchmarks/als.py --evaluation [--columns N] [--rows N] [--dim D] [--json FILE] [--smoke]
+    python benchmarks/als.py --evaluation [--json FILE] [--smoke]
 
 Both factorize the same graph from the same initial tables with the same objective. (The ridge is constant, and a test
 checks the equivalence.) They take turns for the same number of epochs, each in a separate process on the same cores.
@@ -11,20 +10,19 @@ Our program uses rotated conjugate gradients on one device per core, compiled by
 also with the fused kernel. In that case, the targets apply to the fused kernel. `implicit` uses 3 steps of conjugate
 gradients and one thread per core. Ratios are computed from the best epoch of each round, and the median over rounds is
 reported. A single NumPy function computes Recall@20 of all tables. It solves held-out rows exactly from their history.
-Floating-point operations and bytes per second are reported relative to a matmul and a copy on this machine.
+Floating-point operations per second are reported relative to a matmul on this machine.
 
-Without --graph, the data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10
-million. --gpu compares with the CUDA version of `implicit` on an accelerator. This requires `pip install
-scaling-limits[bench]`, except with --smoke, which compares our program with itself, and in the other two modes:
+The data are synthetic web graphs: 50,000 rows and columns with 2 million links, and 200,000 with 10 million. This
+requires `pip install scaling-limits[bench]`, except with --smoke, which compares our program with itself, and in the
+other two modes:
 
 --large prepares, trains on and evaluates a graph of 100 million links, and reports seconds and bytes per link.
---evaluation compares the time for ranking rows against many columns with the time for the float32 matmul it contains.
+--evaluation compares the time for ranking rows against 500,000 columns with that for the float32 matmul it contains.
 Our program folds rows in from their history and finds the best 50 columns that are not in the history. The baseline is
 NumPy's matmul of the same number of vectors in the same batches and blocks. Both take turns after a warm-up. CPU
 seconds are compared, so other load on the machine hardly matters. The ratio is the median over rounds.
 """
 
-import argparse
 import contextlib
 import functools
 import importlib.util
@@ -37,7 +35,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,13 +42,13 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 from factorizers import FactorizationCase
-from report import BenchmarkReport, in_turn, median_ratio, open_report, seconds
+from report import BenchmarkReport, in_turn, median_ratio, open_report, python, seconds
 
 from harness.compiled import compile_cache
 from harness.processes import processors
 from results.als import Als
 from results.bad_input import BadInput
-from workloads.datasets import rating_files, webgraph_synthetic
+from workloads.datasets import webgraph_synthetic
 from workloads.datasets.webgraph_synthetic import WebGraph
 from workloads.factorization import fused, prepared, recall
 from workloads.factorization.half_epoch import AXIS, Weights
@@ -67,16 +64,12 @@ GRAPHS = ((50_000, 2_000_000, 64, 2, 1.5), (50_000, 2_000_000, 128, 2, 2.1), (20
 UNOBSERVED_WEIGHT, NORM_PENALTY = 0.01, 0.3
 LARGE_LINKS_PER_ROW, LARGE_DIM, LARGE_HELDOUT_ROWS, LARGE_EVALUATED = 200, 128, 10_000, 1000
 LARGE_MEMORY = 24e9  # bytes, for the whole process
+EVALUATION, SMOKE_EVALUATION = (1024, 500_000, 128), (100, 2000, 8)  # rows, columns and dim
 EVALUATION_TRAINED_ROWS, EVALUATION_LINKS_PER_ROW = 20_000, 100
 MOST_EVALUATION = 1.7  # our time relative to the matmul
 ARGUMENTS = {
-    **{name: {"type": Path} for name in ("--graph", "--heldout", "--history")},
-    "--dim": {"type": int, "help": "64, or 128 with --evaluation"},
-    "--gpu": {"action": "store_true"},
     "--large": {"type": int, "nargs": "?", "const": 10**8},
     "--evaluation": {"action": "store_true"},
-    "--columns": {"type": int, "default": 500_000},
-    "--rows": {"type": int, "default": 1024},
 }
 
 
@@ -112,24 +105,17 @@ class Factorizer:
         return line
 
 
-class Peak(NamedTuple):
-    """Peak rates of this machine on the cores in use, in 10⁹ operations and 10⁹ bytes per second."""
-
-    gflops: float
-    gbytes: float
-
-
 def measure(
     report: BenchmarkReport,
     name: str,
     ratings: Ratings,
     case: FactorizationCase,
-    target: float | None,
-    peak: Peak | None,
+    target: float,
+    peak: float | None,
 ) -> None:
-    """Adds all figures for one graph and one table size."""
+    """Adds all figures for one graph and one table size. ``peak`` is in operations per second."""
     rounds, epochs, rival = (1, SMOKE_EPOCHS, "xla") if report.smoke else (ROUNDS, EPOCHS, "implicit")
-    targets = {"fused": target, "xla": None} if _can_fuse(case) else {"xla": target}  # by kernel of ours
+    targets = {"fused": target, "xla": None} if _can_fuse() else {"xla": target}  # by kernel of ours
     _write(report.folder, ratings, case)
     with contextlib.ExitStack() as stack:
         programs = {}
@@ -144,7 +130,7 @@ def measure(
         }
     rival_seconds = statistics.median(best[rival])
     report.add(f"{name}: {rival}", rival_seconds, "s/epoch")
-    flops, moved = operations(ratings, case)
+    flops = operations(ratings, case)
     for kernel, goal in targets.items():
         seconds_of_kernel, label = statistics.median(best[kernel]), f"{name}, {kernel}"
         report.add(f"{label}: ours", seconds_of_kernel, "s/epoch")
@@ -153,13 +139,8 @@ def measure(
         difference = 100 * (recalls[kernel] - recalls[rival])
         report.add(f"{label}: our Recall@20 minus implicit's", difference, "points", 100 * LEAST_RECALL)
         if peak:
-            share = 100 * flops / seconds_of_kernel / 1e9 / peak.gflops
+            share = 100 * flops / seconds_of_kernel / peak
             report.add(f"{label}: operations per second relative to a matmul", share, "%")
-            report.add(
-                f"{label}: bytes per second relative to a copy",
-                100 * moved / seconds_of_kernel / 1e9 / peak.gbytes,
-                "%",
-            )
 
 
 def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> float:
@@ -179,44 +160,30 @@ def quality(columns: np.ndarray, ratings: Ratings, case: FactorizationCase) -> f
     return recall.recall(np.concatenate(ranked).astype(np.int32), heldout, 20)
 
 
-def operations(ratings: Ratings, case: FactorizationCase) -> tuple[float, float]:
-    """Returns the floating-point operations and bytes that the algorithm needs per epoch.
+def operations(ratings: Ratings, case: FactorizationCase) -> float:
+    """Returns the floating-point operations that rotated conjugate gradients need per epoch.
 
     Each link costs two products with a vector of length d for the first residual and for each step. Each row costs the
-    vector operations of the steps. Each table costs its Gramian and, if it is rotated, another matmul. The vector of
-    each link is read once, because a chunk stays in the cache for all steps. Each row is read and written once.
+    vector operations of the steps. Each table costs its Gramian and, because it is rotated, another matmul.
     """
     links, sides = 2 * len(ratings.train.columns), ratings.train.row_count + ratings.train.column_count
-    per_row = 12 * case.dim * case.cg_steps + 2 * case.dim**2 * (
-        3 if case.solver == "rotated_cg" else 1 + case.cg_steps
-    )
-    flops = 4 * case.dim * (1 + case.cg_steps) * links + per_row * sides
-    return float(flops), float(4 * case.dim * (links + 3 * sides))
+    per_row = 12 * case.dim * case.cg_steps + 6 * case.dim**2
+    return float(4 * case.dim * (1 + case.cg_steps) * links + per_row * sides)
 
 
-def peak(threads: int) -> Peak:
-    """Measures a matmul of square matrices and a copy, with ``threads`` threads."""
+def peak(threads: int) -> float:
+    """Measures the operations per second of a matmul of square matrices, with ``threads`` threads."""
     program = (
-        "import time, sys, numpy as np, concurrent.futures as f\n"
+        "import timeit, numpy as np\n"
         "a, b = (np.random.default_rng(0).random((4096, 4096), np.float32) for _ in range(2))\n"
-        "def best(work, n=5):\n"
-        "    times = []\n"
-        "    for _ in range(n):\n"
-        "        began = time.perf_counter(); work(); times.append(time.perf_counter() - began)\n"
-        "    return min(times)\n"
-        "big = [np.ones(1 << 26, np.float32) for _ in range(2 * int(sys.argv[1]))]\n"
-        "pool = f.ThreadPoolExecutor(int(sys.argv[1]))\n"
-        "copies = lambda: list(pool.map(lambda i: np.copyto(big[2 * i], big[2 * i + 1]), range(int(sys.argv[1]))))\n"
-        "print(2 * 4096**3 / best(lambda: a @ b) / 1e9, len(big) * big[0].nbytes / best(copies) / 1e9)"
+        "print(2 * 4096**3 / min(timeit.repeat(lambda: a @ b, number=1)))"
     )
-    command = [sys.executable, "-c", program, str(threads)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=_environment(threads))
-    return Peak(*map(float, done.stdout.split()))
+    return float(python("-c", program, env=_environment(threads)).stdout)
 
 
-def _can_fuse(case: FactorizationCase) -> bool:
+def _can_fuse() -> bool:
     try:
-        return not case.gpu and bool(fused.compiler())
+        return bool(fused.compiler())
     except BadInput as error:
         print(error, file=sys.stderr)
         return False
@@ -251,17 +218,13 @@ def _write(folder: Path, ratings: Ratings, case: FactorizationCase) -> None:
     (folder / "case.json").write_text(json.dumps(case._asdict()))
 
 
-def _graphs(options: argparse.Namespace, smoke: bool) -> Iterator[tuple[str, Ratings, int, int, float | None]]:
+def _graphs(smoke: bool) -> Iterator[tuple[str, Ratings, int, int, float]]:
     """Yields the name, data, dim, steps and target for each graph."""
-    if options.graph:
-        files = (str(path) for path in (options.graph, options.heldout, options.history) if path)
-        yield f"{options.graph.name}, d={options.dim}", rating_files.source(*files).build(), options.dim, 2, None
-        return
     for rows, links, dim, steps, target in SMOKE_GRAPHS if smoke else GRAPHS:
         heldout = min(5_000, rows // 4)
         graph = WebGraph(rows=rows, columns=rows, links=links, communities=rows // 100, heldout_rows=heldout)
         name = f"{rows // 1000}k × {rows // 1000}k, {links // 10**6} M links, d={dim}"
-        yield name, webgraph_synthetic.build(graph), dim, steps, None if options.gpu else target
+        yield name, webgraph_synthetic.build(graph), dim, steps, target
 
 
 def measure_large(report: BenchmarkReport, links: int, cores: int) -> None:
@@ -329,18 +292,16 @@ def measure_evaluation(report: BenchmarkReport) -> None:
     """Adds the CPU time of ranking rows against many columns, and the CPU time of the matmul in it."""
     jax.config.update("jax_platforms", "cpu")
     compile_cache.enable()
-    options = report.options
-    if report.smoke:
-        options.columns, options.rows, options.dim = 2000, 100, 8
-    trained = min(EVALUATION_TRAINED_ROWS, options.columns)
+    row_count, column_count, dim = SMOKE_EVALUATION if report.smoke else EVALUATION
+    trained = min(EVALUATION_TRAINED_ROWS, column_count)
     links = trained * EVALUATION_LINKS_PER_ROW
-    graph = WebGraph(trained, options.columns, links, options.columns // 100, heldout_rows=options.rows)
-    als = Als(dim=options.dim, gather="all_gather", epochs=1)
+    graph = WebGraph(trained, column_count, links, column_count // 100, heldout_rows=row_count)
+    als = Als(dim=dim, gather="all_gather", epochs=1)
     mesh = jax.make_mesh((1,), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
     training = Training(webgraph_synthetic.build(graph), als, mesh)
     tables, weights = training.start(0), Weights(jnp.float32(1e-2), jnp.float32(1e-2))
     columns = training.in_order(tables)[1]
-    rows = np.random.default_rng(0).normal(size=(options.rows, options.dim)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(row_count, dim)).astype(np.float32)
     work = {
         "evaluation": lambda: training.ranking(tables, weights),
         "product": lambda: product(rows, columns),
@@ -348,9 +309,9 @@ def measure_evaluation(report: BenchmarkReport) -> None:
     in_turn(work, 1, "warm-up")  # compiles, and starts the threads
     timed = {which: functools.partial(seconds, piece, time.process_time) for which, piece in work.items()}
     cpu_seconds = in_turn(timed, ROUNDS, "evaluation")
-    name = f"{options.rows:,} rows, {options.columns:,} columns, d={options.dim}"
+    name = f"{row_count:,} rows, {column_count:,} columns, d={dim}"
     for which, durations in cpu_seconds.items():
-        report.add(f"{name}: {which}", 1e3 * statistics.median(durations) / options.rows, "CPU ms/row")
+        report.add(f"{name}: {which}", 1e3 * statistics.median(durations) / row_count, "CPU ms/row")
     ratio = median_ratio(cpu_seconds["product"], cpu_seconds["evaluation"])
     report.add(f"{name}: matmul / evaluation", ratio, "×", round(1 / MOST_EVALUATION, 3))
 
@@ -358,25 +319,20 @@ def measure_evaluation(report: BenchmarkReport) -> None:
 def main() -> None:
     """Reads the command line and runs the benchmark."""
     with open_report(__doc__, ARGUMENTS) as report:
-        options = report.options
-        options.dim = options.dim or (128 if options.evaluation else 64)
         threads = min(THREADS, len(processors.physical_cores()))
-        if options.large:
-            measure_large(report, options.large, threads)
+        if report.options.large:
+            measure_large(report, report.options.large, threads)
             return
-        if options.evaluation:
+        if report.options.evaluation:
             measure_evaluation(report)
             return
         if importlib.util.find_spec("implicit") is None and not report.smoke:
             sys.exit("this benchmark compares with `implicit`. Install it with: pip install scaling-limits[bench]")
-        if bool(options.graph) != bool(options.heldout):
-            sys.exit("--graph and --heldout go together")
-        machine = None if options.gpu or report.smoke else peak(threads)
+        machine = None if report.smoke else peak(threads)
         if machine:
-            report.add("float32 matmul", machine.gflops, "GFLOP/s")
-            report.add("memory copy, bytes read and written", machine.gbytes, "GB/s")
-        for name, ratings, dim, steps, target in _graphs(options, report.smoke):
-            case = FactorizationCase(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads, options.gpu)
+            report.add("float32 matmul", machine / 1e9, "GFLOP/s")
+        for name, ratings, dim, steps, target in _graphs(report.smoke):
+            case = FactorizationCase(dim, "rotated_cg", steps, UNOBSERVED_WEIGHT, NORM_PENALTY, threads)
             measure(report, name, ratings, case, target, machine)
 
 

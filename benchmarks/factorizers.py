@@ -25,7 +25,6 @@ class FactorizationCase(NamedTuple):
       solver, cg_steps: our solver and its number of steps. implicit takes 3 steps of conjugate gradients.
       unobserved_weight, norm_penalty: α and λ, with a constant ridge.
       threads: number of cores for each program.
-      gpu: whether to use an accelerator.
     """
 
     dim: int
@@ -34,7 +33,6 @@ class FactorizationCase(NamedTuple):
     unobserved_weight: float
     norm_penalty: float
     threads: int
-    gpu: bool
 
 
 Commands = tuple[Callable[[int], list[float]], Callable[[Path], None]]  # run and save
@@ -44,9 +42,8 @@ def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
     """Returns the commands of this project, with one device per thread."""
     import jax
 
-    if not case.gpu:
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", case.threads)
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", case.threads)
     import jax.numpy as jnp
 
     from harness.compiled import compile_cache
@@ -85,10 +82,7 @@ def ours(folder: Path, case: FactorizationCase, kernel: str) -> Commands:
 
 def theirs(folder: Path, case: FactorizationCase) -> Commands:
     """Returns the commands of `implicit`. Our objective is its c = 1 + 1/α, regularization λ·c, tables × √(1 + α)."""
-    if case.gpu:
-        from implicit.gpu.als import AlternatingLeastSquares
-    else:
-        from implicit.cpu.als import AlternatingLeastSquares
+    from implicit.cpu.als import AlternatingLeastSquares
 
     confidence = 1 + 1 / case.unobserved_weight
     scale = np.float32((1 + case.unobserved_weight) ** 0.5)
@@ -96,24 +90,18 @@ def theirs(folder: Path, case: FactorizationCase) -> Commands:
     model: Any = AlternatingLeastSquares(
         factors=case.dim, regularization=case.norm_penalty * confidence, alpha=confidence, random_state=0
     )
-    if not case.gpu:
-        model.num_threads = case.threads
+    model.num_threads = case.threads
 
     def run(epochs: int) -> list[float]:
         with np.load(folder / "start.npz") as start:
-            tables = [np.ascontiguousarray(start[name] * scale) for name in ("rows", "columns")]
-        if case.gpu:
-            import implicit.gpu
-
-            tables = [implicit.gpu.Matrix(table) for table in tables]
-        model.user_factors, model.item_factors = tables
+            rows, columns = (np.ascontiguousarray(start[name] * scale) for name in ("rows", "columns"))
+        model.user_factors, model.item_factors = rows, columns
         model.iterations, seconds = epochs, []
         model.fit(links, show_progress=False, callback=lambda epoch, took, loss: seconds.append(took))
         return seconds
 
     def save(path: Path) -> None:
-        rows, columns = (table.to_numpy() if case.gpu else table for table in (model.user_factors, model.item_factors))
-        np.savez(path, rows=rows / scale, columns=columns / scale)
+        np.savez(path, rows=model.user_factors / scale, columns=model.item_factors / scale)
 
     return run, save
 

@@ -39,7 +39,7 @@ def main(report: BenchmarkReport) -> None:
     """Adds all measurements to a report. Writes the store if it does not exist."""
     folder, out = report.options.store or report.folder / "store", report.folder / "figures"
     share, limit = (SMOKE_SHARE, SMOKE_STUDIES) if report.smoke else (report.options.share, None)
-    studies = synthetic_store.studies(share, plausibly=True, most=limit)
+    studies = synthetic_store.studies(share, limit)
     list(tqdm(synthetic_store.write(folder, studies), total=len(studies), disable=None))
     began = time.perf_counter()
     done = python("-c", DRAW, folder, out)

@@ -27,6 +27,7 @@ import contextlib
 import json
 import math
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -36,7 +37,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from contact_checks import CHECKS, ERROR, FAIL, NOT_MEASURED, ROOT, Finding, Number, last_line
+from contact_checks import CHECKS, ERROR, FAIL, NOT_MEASURED, Finding, Number, last_line
+from report import ROOT
 
 from results import durable
 from results.bad_input import BadInput, number_of
@@ -161,7 +163,8 @@ def child(name: str, smoke: bool) -> Finding:
         from harness.compiled import compile_cache
 
         compile_cache.enable()
-    return CHECKS[name].run(smoke)
+    finding: Finding = pkgutil.resolve_name(CHECKS[name].run)(smoke, *CHECKS[name].arguments)
+    return finding
 
 
 def about(kind: str, count: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Does the work of an import grow with its input, and not faster? Measures imports of n, 2 n and 4 n of everything.
 
-    python benchmarks/imports.py [KIND ...]
+    python benchmarks/imports.py [--json FILE] [--smoke]
 
     rows      rows of one log
     columns   columns of one log, most of which the map does not use
@@ -12,18 +12,20 @@
 
 CPU seconds are those of importing in this process, less those of an import of one row, column, ... Each size is
 measured twice, and the shorter time counts. The target is at most 5 times the seconds at 4 n, where less than 0.05 s
-at n count as 0.05 s, since such times cannot be measured well. Exit 1 if a kind misses it.
+at n count as 0.05 s, since such times cannot be measured well.
 """
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from report import BenchmarkReport, open_report
+
 from results.importers.runs import importer, run_map
 
 TARGET = 5.0
+SMOKE_SIZE = 8  # of n
 ROUNDS = 2
 SHORTEST = 0.05  # seconds
 COMMON = """
@@ -122,26 +124,20 @@ def seconds(kind: str, n: int) -> float:
         return time.process_time() - began
 
 
-def main(kinds: list[str]) -> int:
-    """Prints a table, and returns the exit code."""
-    print("| kind | n | CPU seconds at n | 2 n | 4 n | 4 n / n |\n|---|---|---|---|---|---|")
-    missed = []
-    for kind in kinds:
-        n = KINDS[kind][1]
+def main(report: BenchmarkReport) -> None:
+    """Adds all figures for imports to a report."""
+    for kind, (_, size) in KINDS.items():
+        n = SMOKE_SIZE if report.smoke else size
         seconds(kind, 1)  # imports modules
         baseline = seconds(kind, 1)
-        rounds = [[seconds(kind, size) for size in (n, 2 * n, 4 * n)] for _ in range(ROUNDS)]
+        rounds = [[seconds(kind, multiple * n) for multiple in (1, 2, 4)] for _ in range(ROUNDS)]
         shortest = [max(min(times) - baseline, 0.0) for times in zip(*rounds, strict=True)]
+        for multiple, duration in zip((1, 2, 4), shortest, strict=True):
+            report.add(f"{multiple * n:,} {kind}: CPU seconds", duration, "s")
         ratio = shortest[2] / max(shortest[0], SHORTEST)
-        print(
-            f"| {kind} | {n:,} | {' | '.join(f'{duration:.2f}' for duration in shortest)} | {ratio:.1f} |", flush=True
-        )
-        if ratio > TARGET:
-            missed.append(kind)
-    if missed:
-        print(f"missed: {', '.join(missed)}", file=sys.stderr)
-    return 1 if missed else 0
+        report.add(f"{kind}: {TARGET:g} - 4 n / n ({ratio:.1f})", TARGET - ratio, "", 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or list(KINDS)))
+    with open_report(__doc__) as report:
+        main(report)

@@ -9,11 +9,10 @@ packages installed for this Python.
 
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
-from report import ROOT, BenchmarkReport, Cost, cost, open_report
+from report import ROOT, BenchmarkReport, Cost, cost, open_report, run
 
 LESS = 2.0  # target for the CPU time of the other checkout relative to this one
 
@@ -21,13 +20,7 @@ LESS = 2.0  # target for the CPU time of the other checkout relative to this one
 def commands(checkout: Path, folder: Path) -> list[list[str]]:
     """Returns the commands of `make quickstart` after installation, with the store and figures in ``folder``."""
     where = [f"STORE={folder / 'store'}", f"FIGURES={folder / 'figures'}", f"BIN={Path(sys.executable).parent}"]
-    lines = subprocess.run(
-        ["make", "--no-print-directory", "-n", "quickstart", *where],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=checkout,
-    ).stdout.splitlines()
+    lines = run(["make", "--no-print-directory", "-n", "quickstart", *where], cwd=checkout).stdout.splitlines()
     return [
         words for words in map(shlex.split, lines) if words[1:2] == ["-m"] and words[2].startswith(("sweeps", "an"))
     ]

@@ -94,16 +94,24 @@ class Cost(NamedTuple):
     wall: float
 
 
+def run(
+    command: Sequence[object], codes: Collection[int] = (0,), cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command. Exits with its error output unless it ends with one of ``codes``."""
+    words = list(map(str, command))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd, env=env)
+    if done.returncode not in codes:
+        sys.exit(done.stderr)
+    return done
+
+
 def cost(
     command: Sequence[object], codes: Collection[int] = (0,), cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> tuple[Cost, str]:
     """Runs a command. Returns its cost and output. Exits with its error output unless it ends with one of ``codes``."""
     before, began = os.times(), time.perf_counter()
-    words = list(map(str, command))
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd, env=env)
+    done = run(command, codes, cwd, env)
     wall, after = time.perf_counter() - began, os.times()
-    if done.returncode not in codes:
-        sys.exit(done.stderr)
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return Cost(used, wall), done.stdout
 
@@ -130,10 +138,6 @@ def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
     return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
-def python(*arguments: object) -> subprocess.CompletedProcess[str]:
+def python(*arguments: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs Python in the root of the repository. If it fails, exits with its error output."""
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return done
+    return run([sys.executable, *arguments], env=env)

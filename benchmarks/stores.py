@@ -2,7 +2,7 @@
 
     python benchmarks/stores.py [--store FOLDER] [--share SHARE] [--json FILE] [--smoke]
 
-The store contains the 454 published studies with 168,000 synthetic trials and 70 million measurements (1.3 GB). Missing
+The store contains the 454 published studies with 168,000 synthetic trials and 70 million measurements (1.8 GB). Missing
 studies are written to FOLDER, or to a temporary folder without --store. --share 0.01 uses a hundredth of the
 measurements, and drops targets that depend on their number. Files are in the page cache, and the start-up of Python is
 not timed. The runs of part 1 are separate processes that alternate. Ratios are medians over pairs of runs.
@@ -51,7 +51,7 @@ steps = {name: answer.steps_high for name, answer in answers.items() if answer}
 """
 ENVELOPES = """
 def table():
-    return steps.table(*steps.load(Path(folder), (metric, value), rule))
+    return steps_to_target.table(*steps_to_target.load(Path(folder), (metric, value), rule))
 def seconds():
     began = time.perf_counter()
     table()
@@ -81,7 +81,7 @@ from results import store
 from results.plans.study import Target
 from results.catalog import scan
 """
-OF_ENVELOPES = "from analysis.trials import steps\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
+OF_ENVELOPES = "from analysis.trials import steps_to_target\nfrom results.rules.answers import MINIMUM, Rule\nrule = "
 WAYS = {
     "scan": (OF_SCAN, SCAN),
     "envelopes": (f"{OF_ENVELOPES}MINIMUM", ENVELOPES),

@@ -106,7 +106,9 @@ def colliding_seeds() -> Callable[[BatchStudy], tuple[int, int]]:
 @pytest.fixture(scope="session")
 def archives() -> ModuleType:
     """The module benchmarks/archives.py: archives in the published format with known answers."""
-    return _module(Path(__file__).parents[1] / "benchmarks" / "archives.py")
+    folder = Path(__file__).parents[1] / "benchmarks"
+    sys.path.append(str(folder))  # of the module that it imports
+    return _module(folder / "archives.py")
 
 
 @pytest.fixture(scope="session")
