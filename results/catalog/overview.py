@@ -110,9 +110,7 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
 def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
     hashes = " ".join(file.sha256 for file in commit.files.values()).encode()
     try:
-        file = commit.files["envelope"]
-        data = file.shared.content(file.start, file.bytes) if file.shared else durable.read(file.path)
-        return envelope.parse(data, hashes, rule)
+        return envelope.parse(commit.files["envelope"].content(), hashes, rule)
     except (KeyError, FileNotFoundError, Damaged):
         return None
 

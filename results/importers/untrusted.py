@@ -10,7 +10,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from results import durable
 from results.aliases import Json
@@ -107,21 +107,51 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
         return folder.read(path.name, limit)
 
 
-class OpenFolder(Protocol):
-    """A folder in an untrusted tree. Its methods raise the same errors as ``read_bytes``."""
+class OpenFolder:
+    """A folder in an untrusted tree. Its methods raise the same errors as ``read_bytes``.
 
-    def entries(self) -> Iterator[Entry]:
-        """Yields the entries of the folder, in any order."""
+    Args:
+      place: descriptor of a local folder, in which links are never followed, or a folder in a bucket, which has no links.
+      files: the file system.
+    """
+
+    def __init__(self, place: Any, files: Any):
+        self._place, self._files = place, files
+
+    def entries(self) -> list[Entry]:
+        """Returns the entries of the folder, in any order."""
+        return self._files.entries(self._place)
 
     def read(self, name: str, limit: int) -> bytes:
         """Reads a file in the folder."""
+        try:
+            with self._open(name) as file:
+                size = file.seek(0, os.SEEK_END)  # a pipe, which may have replaced the file, cannot seek
+                file.seek(0)
+                data = file.read(limit + 1) if size <= limit else b""
+        except OSError as error:
+            raise Unusable(_reason(error)) from None
+        size = max(size, len(data))
+        if size > limit:
+            raise Unusable(f"has {size:,} bytes, but the limit is {limit:,}")
+        return data
+
+    def _open(self, name: str) -> BinaryIO:
+        if not self._files.is_local:
+            return (self._place / name).open("rb")
+        # Opening a device can have side effects.
+        status = os.stat(name, dir_fd=self._place, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
+        return open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._place), "rb")
 
 
 @contextlib.contextmanager
 def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
     """Opens a folder in an untrusted tree. Local folders are opened level by level. Raises like ``read_bytes``."""
-    if not durable.system(root).is_local:
-        yield _RemoteFolder(path)
+    files = durable.system(root)
+    if not files.is_local:
+        yield OpenFolder(path, files)
         return
     parts = Path(str(path)).relative_to(str(root)).parts
     if ".." in parts:
@@ -138,68 +168,9 @@ def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
                 raise Unusable(LINK if _is_link(part, folder) else _reason(error)) from None
             os.close(folder)
             folder = inner
-        yield _LocalFolder(folder)
+        yield OpenFolder(folder, files)
     finally:
         os.close(folder)
-
-
-class _LocalFolder:
-    """A local folder, held as an open file descriptor. Entries that are links are never followed."""
-
-    def __init__(self, descriptor: int):
-        self._descriptor = descriptor
-
-    def entries(self) -> Iterator[Entry]:
-        with os.scandir(self._descriptor) as listing:
-            for file in listing:
-                if file.is_dir(follow_symlinks=False):
-                    yield Entry(file.name, "folder", 0, 0.0)
-                elif file.is_file(follow_symlinks=False):
-                    yield Entry(file.name, "file", file.stat(follow_symlinks=False).st_size, 0.0)
-                else:
-                    yield Entry(file.name, "link" if file.is_symlink() else "device", 0, 0.0)
-
-    def read(self, name: str, limit: int) -> bytes:
-        try:
-            # Opening a device can have side effects.
-            _check_regular(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False))
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(name, flags, dir_fd=self._descriptor), "rb") as file:
-                status = os.fstat(file.fileno())
-                _check_regular(status)  # the file may have been replaced in the meantime
-                return _within(limit, status.st_size, file)
-        except OSError as error:
-            raise Unusable(_reason(error)) from None
-
-
-class _RemoteFolder:
-    """A folder in a bucket. Buckets do not have links."""
-
-    def __init__(self, path: Folder):
-        self._path = path
-
-    def entries(self) -> Iterator[Entry]:
-        yield from durable.system(self._path).entries(self._path)
-
-    def read(self, name: str, limit: int) -> bytes:
-        try:
-            with (self._path / name).open("rb") as file:
-                return _within(limit, (self._path / name).stat().st_size, file)
-        except OSError as error:
-            raise Unusable(_reason(error)) from None
-
-
-def _within(limit: int, size: int, file: BinaryIO) -> bytes:
-    data = file.read(limit + 1) if size <= limit else b""
-    size = max(size, len(data))
-    if size > limit:
-        raise Unusable(f"has {size:,} bytes, but the limit is {limit:,}")
-    return data
-
-
-def _check_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from results import durable
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, TooOld
 from results.durable import Damaged, Folder
@@ -43,6 +44,10 @@ class File(NamedTuple):
     shared: SharedFile | None = None
     start: int = 0
     columns: StringMap = MappingProxyType({})
+
+    def content(self) -> bytes:
+        """Returns the bytes of the file, or of an envelope in a shared file."""
+        return self.shared.content(self.start, self.bytes) if self.shared else durable.read(self.path)
 
 
 class Commit(NamedTuple):
