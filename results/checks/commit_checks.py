@@ -21,7 +21,7 @@ from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope
-from results.storage.commit_records import File, commit_of, record_of
+from results.storage.commit_records import File, commit_of, new_commit, record_of
 from results.storage.commits import Commit, check_rows
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
@@ -86,32 +86,22 @@ def rebuild_record(findings: Findings, number: int, parts: int, study: Plan, req
       request: a request that the commit may have fulfilled.
     """
     folder = findings.place
-    names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
+    paths = {table: folder / table_file(table, number) for table in (*TABLES, "envelope")}
     try:
-        study = study.with_request(request)
-        sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
+        sources = {table: pa.py_buffer(durable.read(path)) for table, path in paths.items()}
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
         rows["envelope"] = len(envelope.read(sources["envelope"]))
+        files = {
+            table: File(paths[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
+            for table, source in sources.items()
+        }
         endings = outcomes(table_checks.parquet_rows(parquet["trials"], cached=True))
-        metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
-        commit = Commit(
-            name=folder.name,
-            number=number,
-            parts=parts,
-            plan=study.plan(),
-            trials=request.trials,
-            files={
-                table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
-                for table, source in sources.items()
-            },
-            metrics={field.name: str(field.type) for field in metrics},
-            ledger=ledger.tally(request, endings),
-            repeats=request.repeats,
-        )
+        study, columns = study.with_request(request), parquet["measurements"].schema_arrow
+        commit = new_commit(folder, number, parts, study, files, columns, endings)
         if content_faults(commit, folder, sources, {}, findings.runs):
             return None
-        return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
+        return record_of(commit, schema.version(parquet["studies"].schema_arrow))
     except Exception:  # readers of untrusted files can raise any exception
         return None
 
@@ -289,13 +279,11 @@ def _unlike(record: Fields, commit: Commit, number: int, findings: Findings) -> 
     folder = findings.place
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
-    names = {table: file["file"] for table, file in record["files"].items()}
-    for table, name in names.items():
-        expected = table_file(table[:20], number)
-        if name != expected:
-            yield f"lists a file that is not {expected}"
+    for table, file in commit.files.items():
+        if file.path != folder / table_file(table, number):
+            yield f"lists a file that is not {table_file(table, number)}"
             return
-    if record_of(commit, record["schema"], names) != record:
+    if record_of(commit, record["schema"]) != record:
         yield "differs from the record that this software would write"
     if number in findings.claims and findings.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
         yield f"holds {commit.parts} parts, which does not match {claim_file(number)}"

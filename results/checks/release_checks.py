@@ -173,7 +173,7 @@ def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool =
         return table_checks.table_rows(tables[table])
 
     def stored() -> pa.Buffer | None:
-        return pa.py_buffer(commit.files["envelope"].content()) if "envelope" in commit.files else None
+        return pa.py_buffer(commit_records.envelope_bytes(commit.files["envelope"])) if "envelope" in commit.files else None
 
     manifest = commit.files["studies"].path.parent / MANIFEST
     return table_faults(commit, manifest, read, stored, {}, None, rebuild=rebuild)

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from results import store as stores
 from results.aliases import Fields
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, first_few, number_of
 from results.durable import Folder
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_trials import EXTERNAL, METAPARAMETERS, Key, LoggedTrial, TrialFolder, places
@@ -104,9 +104,8 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
         return None
     absent = _absent_trials(trials)
     if absent:
-        numbers = ", ".join(map(str, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         noun = "trial" if len(absent) == 1 else "trials"
-        warnings.add(place, f"no folder for {noun} {numbers}, which the flags request")
+        warnings.add(place, f"no folder for {noun} {first_few(absent, 5)}, which the flags request")
     dataset, model = (untrusted.word(name, "unstated") for name in algoperf_workloads.names(key.workload))
     recorded = Recorded(
         SOURCE,

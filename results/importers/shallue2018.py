@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from results import durable, progress, store
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, first_few, number_of
 from results.durable import Folder
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
@@ -186,9 +186,8 @@ def _report_import(
         return 1
     warnings.report(report)
     if intake.left_out:
-        names = sorted(intake.left_out)
-        remainder = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}{remainder}")
+        names = [ascii(name) for name in sorted(intake.left_out)]
+        report(f"columns that are not imported: {first_few(names, SHOWN)}")
     lines = differences(imported)
     if lines:
         report("differences from the table of 454 studies published with the archive:")

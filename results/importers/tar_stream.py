@@ -77,9 +77,9 @@ class _Header(tarfile.TarInfo):
     def fromtarfile(cls, tar: tarfile.TarFile) -> "_Header":
         try:
             return super().fromtarfile(tar)
-        except tarfile.EOFHeaderError:
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
             raise
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):
+        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):  # type: ignore[attr-defined]
             fault = "it is truncated: its end marker is missing"
         except (tarfile.HeaderError, RecursionError, ValueError):  # ValueError: a number with too many digits
             fault = "a header in it is damaged"
@@ -97,15 +97,13 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
     """
     stream = io.BufferedReader(_Source(chunks), CHUNK)
     try:
-        tar = tarfile.open(
-            fileobj=stream, mode="r|", tarinfo=_Header, encoding="utf-8", errors="backslashreplace"
-        )
-        while (member := tar.next()) is not None:
-            tar.members.clear()  # otherwise, all headers stay in memory
-            if member.size > LARGEST:
-                raise Broken(f"a file in it claims to take {member.size:,} bytes")
-            if not (member.isdir() or (member.type in _REGULAR and member.name.endswith("/"))):
-                yield _entry(tar, member)
+        with tarfile.open(None, "r|", stream, tarinfo=_Header, encoding="utf-8", errors="backslashreplace") as tar:
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # otherwise, all headers stay in memory
+                if member.size > LARGEST:
+                    raise Broken(f"a file in it claims to take {member.size:,} bytes")
+                if not (member.isdir() or (member.type in _REGULAR and member.name.endswith("/"))):
+                    yield _entry(tar, member)
     except tarfile.TarError:
         raise Broken("it is truncated") from None
 

@@ -111,7 +111,7 @@ class OpenFolder:
     """A folder in an untrusted tree. Its methods raise the same errors as ``read_bytes``.
 
     Args:
-      place: descriptor of a local folder, in which links are never followed, or a folder in a bucket, which has no links.
+      place: descriptor of a local folder, in which links are never followed, or folder in a bucket, which has no links.
       files: the file system.
     """
 

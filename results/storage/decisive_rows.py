@@ -52,9 +52,7 @@ def taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def starts_of(trial: np.ndarray) -> np.ndarray:
     """Returns whether each row is the first of its trial."""
-    starts = np.ones(len(trial), bool)
-    np.not_equal(trial[1:], trial[:-1], out=starts[1:])
-    return starts
+    return np.append(True, trial[1:] != trial[:-1])[: len(trial)]
 
 
 def _places(step: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from results import durable
-from results.bad_input import BadInput, TooOld, printable, similar_path
+from results.bad_input import BadInput, TooOld, first_few, printable, similar_path
 from results.durable import Folder
 from results.file_systems.entry import Entry as Entry
 from results.storage.commits import MANIFEST
@@ -27,10 +27,7 @@ def check_not_above(folder: Folder) -> None:
     if not durable.system(folder).is_local or is_store(folder):
         return
     if stores := list(_below(folder, DEPTH)):
-        names = ", ".join(map(str, stores[:_SHOWN]))
-        if len(stores) > _SHOWN:
-            names += f" and {len(stores) - _SHOWN} more"
-        raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {names}")
+        raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {first_few(stores, _SHOWN)}")
 
 
 def check_layout(folder: Folder) -> None:
