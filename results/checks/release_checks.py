@@ -163,8 +163,6 @@ def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool =
         file = commit.files[table]
         if file.shared is None or not file.shared.intact:
             raise Damaged(TORN)
-        if file.shared.hidden:
-            raise Damaged(f"has values of {file.shared.hidden} although its statistics report only nulls")
         check_planned(commit, table, file.rows)
         tables[table] = commits.read_table(commit, table)
         wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, commit.study)
@@ -173,7 +171,11 @@ def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool =
         return table_checks.table_rows(tables[table])
 
     def stored() -> pa.Buffer | None:
-        return pa.py_buffer(commit_records.envelope_bytes(commit.files["envelope"])) if "envelope" in commit.files else None
+        return (
+            pa.py_buffer(commit_records.envelope_bytes(commit.files["envelope"]))
+            if "envelope" in commit.files
+            else None
+        )
 
     manifest = commit.files["studies"].path.parent / MANIFEST
     return table_faults(commit, manifest, read, stored, {}, None, rebuild=rebuild)

@@ -48,6 +48,7 @@ class File(NamedTuple):
     start: int = 0
     columns: StringMap = MappingProxyType({})
 
+
 def envelope_bytes(file: File) -> bytes:
     """Returns the content of an envelope, which may be a part of a shared file."""
     return file.shared.content(file.start, file.bytes) if file.shared else durable.read(file.path)
