@@ -236,8 +236,8 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
     folder = request.store / study.name
     if not failed_too_often(folder, request.limits[1].max_failures):
         return False
-    last = attempts.read(folder)[-1]
-    return last.launcher != "slurm" or last.code is not None
+    last = attempts.last(folder)
+    return last is None or last.launcher != "slurm" or last.code is not None
 
 
 def make_ready(request: Request, studies: Studies, say: Say) -> None:

@@ -135,13 +135,6 @@ def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
     return content
 
 
-def check_intact(commit: Commit, table: str) -> None:
-    """Raises Damaged if a table in a visible study differs from its hash."""
-    file = commit.files[table]
-    if durable.sha256(file.path) != file.sha256:
-        raise Damaged(f"{file.path} is not what was written. Check everything with `python -m results verify`.")
-
-
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind)
 

@@ -105,7 +105,8 @@ def in_order(store: Folder, studies: Studies) -> list[Plan]:
     """Sorts studies. Those whose last attempt failed are moved to the end."""
 
     def failed(study: Plan) -> bool:
-        return [attempt.code for attempt in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
+        last = attempts.last(store / study.name)
+        return last is not None and last.code == exit_codes.FAILED
 
     return sorted(studies, key=failed)
 
