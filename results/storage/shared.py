@@ -53,7 +53,8 @@ class SharedFile:
         self.path, self.sha256, self.bytes, self.rows = path, sha256, size, rows
         self._lock = threading.Lock()
         self._intact: bool | None = None
-        self._groups: dict[int, pa.Table] = {}  # most recently decoded row groups, by index
+        self._groups = range(0)  # most recently decoded row groups
+        self._decoded: pa.Table | None = None  # their rows
         self._columns: Sequence[str] | None = None  # columns decoded in them, or None for all
 
     @property
@@ -86,7 +87,7 @@ class SharedFile:
         """
         with decoding(self.path), self._lock:
             if columns != self._columns:
-                self._groups, self._columns = {}, columns
+                self._groups, self._columns = range(0), columns
             return self._table(start, rows)
 
     @property
@@ -111,23 +112,17 @@ class SharedFile:
 
     def _table(self, start: int, rows: int) -> pa.Table:
         first = self._first_rows
-        wanted = range(
-            int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
-        )
         if start + rows > self.rows:
             raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed. {_CHECK}")
         if not rows:
             return self._metadata.schema.to_arrow_schema().empty_table()
-        if not self._groups.keys() >= set(wanted):
+        begin, end = int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
+        if begin < self._groups.start or end > self._groups.stop:
             # A sequential reader will likely continue, so it gets more and more groups at once.
-            ahead = 0
-            if wanted[0] - 1 in self._groups:
-                ahead = min(2 * len(self._groups), MOST_AHEAD)
-            groups = range(wanted[0], min(wanted[-1] + ahead, len(first) - 2) + 1)
-            decoded, start_of = self._decode(groups), first - first[groups[0]]
-            self._groups = {i: decoded.slice(start_of[i], start_of[i + 1] - start_of[i]) for i in groups}
-        held = self._groups[wanted[0]] if len(wanted) == 1 else pa.concat_tables([self._groups[i] for i in wanted])
-        return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
+            ahead = min(2 * len(self._groups), MOST_AHEAD) if begin == self._groups.stop else 0
+            self._groups = range(begin, min(end + ahead, len(first) - 1))
+            self._decoded = self._decode(self._groups)
+        return self._decoded.slice(start - int(first[self._groups.start]), rows)
 
     def _decode(self, groups: range) -> pa.Table:
         """Returns row groups. Raises Damaged for values in a column that has none according to the statistics."""
