@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import pyarrow as pa
 
 from results import bounds, durable
-from results.bad_input import number_of
+from results.bad_input import first_line, number_of
 from results.durable import Damaged, Folder
 from results.located import located
 from results.plans import schema
@@ -125,13 +125,19 @@ def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
       Damaged: the columns cannot be read.
     """
     file = commit.files[table]
-    with shared.decoding(file.path):
-        content = _stored(commit, table, names)
-        types = {column.name: column.type for column in schema.COLUMNS[table]}
-        types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
-        for name in names:
-            if content[name].type != types[name]:
-                raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
+    try:
+        with shared.decoding(file.path):
+            content = _stored(commit, table, names)
+            types = {column.name: column.type for column in schema.COLUMNS[table]}
+            types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
+            for name in names:
+                if content[name].type != types[name]:
+                    raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
+    except FileNotFoundError as error:
+        reason = first_line(error)
+        raise Damaged(
+            f"{file.path} cannot be read ({reason}). Check everything with `python -m results verify`."
+        ) from None
     return content
 
 

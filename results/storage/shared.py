@@ -54,7 +54,7 @@ class SharedFile:
         self._lock = threading.Lock()
         self._intact: bool | None = None
         self._groups = range(0)  # most recently decoded row groups
-        self._decoded: pa.Table | None = None  # their rows
+        self._decoded = pa.table({})  # their rows
         self._columns: Sequence[str] | None = None  # columns decoded in them, or None for all
 
     @property
@@ -120,12 +120,12 @@ class SharedFile:
         if begin < self._groups.start or end > self._groups.stop:
             # A sequential reader will likely continue, so it gets more and more groups at once.
             ahead = min(2 * len(self._groups), MOST_AHEAD) if begin == self._groups.stop else 0
-            self._groups = range(begin, min(end + ahead, len(first) - 1))
-            self._decoded = self._decode(self._groups)
+            groups = range(begin, min(end + ahead, len(first) - 1))
+            self._decoded, self._groups = self._decode(groups), groups
         return self._decoded.slice(start - int(first[self._groups.start]), rows)
 
     def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups. Raises Damaged for values in a column that has none according to the statistics."""
+        """Returns row groups. Raises Damaged for values that are null according to the statistics."""
         names = [name for name in self._metadata.schema.names if self._columns is None or name in self._columns]
         with self.path.open("rb") as stream:
             rows = bounds.Parquet(stream, metadata=self._metadata).read(names, groups)
