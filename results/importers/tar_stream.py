@@ -5,7 +5,6 @@ headers. It would take a damaged header for the end of an archive, and hold extr
 are checked here. Links, devices and other special members are reported and never followed.
 """
 
-import io
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -45,20 +44,16 @@ class ArchiveEntry(NamedTuple):
     read: Callable[[], bytes]
 
 
-class _Source(io.RawIOBase):
-    """A byte stream over consecutive chunks."""
+class _Source:
+    """A byte stream over consecutive chunks, with the only method that ``tarfile`` needs."""
 
     def __init__(self, chunks: Iterator[bytes]):
         self._chunks, self._remaining = chunks, memoryview(b"")
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def read(self, size: int) -> memoryview:
         self._remaining = self._remaining or memoryview(next(self._chunks, b""))
-        count = min(len(buffer), len(self._remaining))
-        buffer[:count], self._remaining = self._remaining[:count], self._remaining[count:]
-        return count
+        data, self._remaining = self._remaining[:size], self._remaining[size:]
+        return data
 
 
 class _Header(tarfile.TarInfo):
@@ -95,9 +90,9 @@ def entries(chunks: Iterator[bytes]) -> Iterator[ArchiveEntry]:
     Raises:
       Broken: the bytes are not a tar archive, are truncated, or contain a damaged header.
     """
-    stream = io.BufferedReader(_Source(chunks), CHUNK)
+    source: Any = _Source(chunks)
     try:
-        with tarfile.open(None, "r|", stream, tarinfo=_Header, encoding="utf-8", errors="backslashreplace") as tar:
+        with tarfile.open(None, "r|", source, tarinfo=_Header, encoding="utf-8", errors="backslashreplace") as tar:
             while (member := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # otherwise, all headers stay in memory
                 if member.size > LARGEST:

@@ -19,7 +19,6 @@ from results.durable import Folder, check_depth
 from results.file_systems.entry import Entry
 from results.grouping import grouped
 from results.printing import Report, report_some
-from results.storage.folders import walk
 
 SHOWN = 10
 LONGEST_WORD = 80  # characters of a name in a study
@@ -64,15 +63,29 @@ class ImportWarnings:
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
-    """Yields each folder at and below ``root`` with its sorted file names. Links to folders become warnings."""
+    """Yields each folder at and below ``root`` with its sorted file names, without following links.
 
-    def unreadable(error: OSError) -> None:
-        warnings.add(display_path(Path(str(error.filename)), root), error.strerror or "cannot be read")
-
-    def skipped(link: Folder) -> None:
-        warnings.add(display_path(link, root), LINK)
-
-    yield from walk(root, skipped, unreadable)
+    Links to folders, and folders that cannot be read, become warnings.
+    """
+    folders = [root]
+    with durable.system(root).snapshot(root):
+        while folders:
+            folder, names, below = folders.pop(), list[str](), list[Folder]()
+            try:
+                content = sorted(durable.system(folder).entries(folder))
+            except OSError as error:
+                warnings.add(display_path(Path(str(error.filename)), root), _reason(error))
+                continue
+            for entry in content:
+                path = folder / entry.name
+                if entry.kind == "folder":
+                    below.append(path)
+                elif entry.kind == "link" and path.is_dir():
+                    warnings.add(display_path(path, root), LINK)
+                else:
+                    names.append(entry.name)
+            yield folder, names
+            folders += reversed(below)
 
 
 def relative(path: Folder, root: Folder) -> str:
