@@ -71,7 +71,8 @@ def begin(folder: Folder, launcher: str, job: str | None = None, *, waits: bool 
     while True:
         number = max(list_study(folder).attempts, default=0) + 1
         if number > MOST:
-            raise BadInput(f"{folder} holds {attempt_file(MOST)}, the last possible attempt. Remove the attempt logs in it.")
+            log_name = attempt_file(MOST)
+            raise BadInput(f"{folder} holds {log_name}, the last possible attempt. Remove the attempt logs in it.")
         path = Path(str(place)) / attempt_file(number)
         with contextlib.suppress(FileExistsError), open(path, "x") as log:  # otherwise another process was faster
             print(f"attempt {number}: {launcher}{f' {job}' if job else ''}", file=log)
