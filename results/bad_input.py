@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,12 @@ def printable(text: object) -> str:
 def first_line(error: object) -> str:
     """Returns the first nonempty line of an error's text or, if the text is empty, the name of the error's type."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def first_few(names: Sequence[object], most: int) -> str:
+    """Returns the first ``most`` names, and the number of the others."""
+    remainder = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + remainder
 
 
 def number_of(count: int, noun: str) -> str:

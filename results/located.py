@@ -20,18 +20,6 @@ def located(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatena
     return wrapper
 
 
-def located_both(
-    function: Callable[Concatenate[Folder, Folder, P], R],
-) -> Callable[Concatenate[Location, Location, P], R]:
-    """Like ``located``, but for a function that takes two folders."""
-
-    @functools.wraps(function)
-    def wrapper(one: Location, other: Location, *args: P.args, **named: P.kwargs) -> R:
-        return function(location(one), location(other), *args, **named)
-
-    return wrapper
-
-
 def in_snapshot(function: Callable[Concatenate[Folder, P], R]) -> Callable[Concatenate[Location, P], R]:
     """Like ``located``, but for a function that reads many studies. During each call, a bucket is listed only once."""
 

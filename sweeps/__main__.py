@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from results import exit_codes
-from results.bad_input import BadInput, number_of
+from results.bad_input import BadInput, first_few, number_of
 from results.printing import answer, quoted, say
 from results.storage import attempts
 from sweeps import help_text
@@ -162,11 +162,9 @@ def _report_left_out(request: "Request", studies: "Sequence[Plan]") -> None:
     """Prints which studies are skipped because they failed too often."""
     if studies:
         names = [study.name for study in studies]
-        named = ", ".join(names[:_NAMED])
-        if len(names) > _NAMED:
-            named += f" and {len(names) - _NAMED:,} more"
         limit = f"limits.study.max_failures={request.limits[1].max_failures}"
-        say(f"{limit}: skipping {number_of(len(names), 'study')}: {named}. Raise the limit to retry.")
+        skipped = f"{number_of(len(names), 'study')}: {first_few(names, _NAMED)}"
+        say(f"{limit}: skipping {skipped}. Raise the limit to retry.")
 
 
 def _check_cost(request: "Request", missing: Mapping[str, int]) -> None:

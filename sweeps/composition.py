@@ -1,5 +1,6 @@
 """Composes the configuration of every study on a command line. Each error is a single line."""
 
+import copy
 import dataclasses
 import itertools
 import re
@@ -78,11 +79,11 @@ class _Base:
                 _set(config, override, self.task)
             plain = _plain(config)
         else:
-            plain = _copied(self.plain)
+            plain = copy.deepcopy(self.plain)
             for override, key in zip(values, keys, strict=True):
                 section = _section(plain, key)
                 assert section is not None
-                section[key.rpartition(".")[2]] = _copied(self._value(override))
+                section[key.rpartition(".")[2]] = copy.deepcopy(self._value(override))
         for key in READERS[self.kind].sections:
             if plain[key] is None:
                 raise BadInput(f"{key}=null: a value is needed")
@@ -268,13 +269,6 @@ def _missing(plain: Any, prefix: str = "") -> str:
         return prefix
     items = plain.items() if isinstance(plain, dict) else ()
     return next(filter(None, (_missing(value, f"{prefix}.{key}".lstrip(".")) for key, value in items)), "")
-
-
-def _copied(plain: Any) -> Any:
-    """Copies plain data. This is faster than ``copy.deepcopy``."""
-    if isinstance(plain, dict):
-        return {key: _copied(value) for key, value in plain.items()}
-    return [_copied(value) for value in plain] if isinstance(plain, list) else plain
 
 
 def _words(point: Overrides) -> Words:

@@ -11,7 +11,7 @@ from harness.processes import processors
 from harness.run import STRATEGIES, Settings
 from results import durable, store
 from results.aliases import Callback
-from results.bad_input import BadInput, check_choice
+from results.bad_input import BadInput, check_choice, first_few
 from results.durable import Folder
 from results.grouping import grouped
 from results.plans.kinds import of_kind
@@ -236,8 +236,8 @@ def _failed_too_often(request: Request, study: Plan) -> bool:
     folder = request.store / study.name
     if not failed_too_often(folder, request.limits[1].max_failures):
         return False
-    last = attempts.read(folder)[-1]
-    return last.launcher != "slurm" or last.code is not None
+    last = attempts.last(folder)
+    return last is None or last.launcher != "slurm" or last.code is not None
 
 
 def make_ready(request: Request, studies: Studies, say: Say) -> None:
@@ -305,8 +305,7 @@ def _ended_early(request: Request, used: Limits, names: Sequence[str]) -> Iterat
         ]
     for limit, ended in by_limit.items():
         if ended:
-            rest_text = f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else ""
-            yield f"{limit} reached by {', '.join(ended[:_NAMED])}{rest_text}"
+            yield f"{limit} reached by {first_few(ended, _NAMED)}"
 
 
 def _check_backend(folder: Folder, study: Plan) -> None:

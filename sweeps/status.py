@@ -217,9 +217,9 @@ def _row(folder: "Folder", name: str, beat: "Heartbeat | None") -> tuple:
     if beat is not None or store.is_running(folder, name):
         state = "running" if beat is None else f"running {beat.settled(progress.ledger):,}/{progress.ledger.planned:,}"
     elif unfinished:
-        last = attempts.read(folder / name)[-1:]
-        if last and last[0].began is None:
-            state = f"queued ({last[0].launcher} {last[0].job})"
+        last = attempts.last(folder / name)
+        if last and last.began is None:
+            state = f"queued ({last.launcher} {last.job})"
     return (name, state, unit_in_words(planned), *progress.ledger)
 
 

@@ -23,10 +23,7 @@ def manifest(about: Contents, documents: Mapping[str, str | None]) -> bytes:
       documents: sha256 of each other document, by path. None for a document that contains the hash of the manifest.
     """
     number = schema.version(about.columns["studies"])  # a release keeps the schema that it was written in
-    studies = [
-        commit_records.record_of(commit, number, {table: file.path.name for table, file in commit.files.items()})
-        for commit in about.commits
-    ]
+    studies = [commit_records.record_of(commit, number) for commit in about.commits]
     files = {file.shared for commit in about.commits for file in commit.files.values() if file.shared}
     return durable.seal(
         {

@@ -13,6 +13,7 @@ from results.plans.study import Target
 from results.rules.answers import MINIMUM, Answer, Rule
 from results.rules.descriptions import StudyDescription
 from results.storage import envelope
+from results.storage.commit_records import envelope_bytes
 from results.storage.commits import MANIFEST, Commit, fetch_commits, list_study, newest_commit, read_table, retry
 from results.storage.compaction import TABLES, Piece
 from results.storage.envelope import Envelope
@@ -110,9 +111,7 @@ def _newest_envelope(folder: Folder, name: str, rule: Rule) -> Envelope | None:
 def _listed_envelope(commit: Commit, rule: Rule) -> Envelope | None:
     hashes = " ".join(file.sha256 for file in commit.files.values()).encode()
     try:
-        file = commit.files["envelope"]
-        data = file.shared.content(file.start, file.bytes) if file.shared else durable.read(file.path)
-        return envelope.parse(data, hashes, rule)
+        return envelope.parse(envelope_bytes(commit.files["envelope"]), hashes, rule)
     except (KeyError, FileNotFoundError, Damaged):
         return None
 

@@ -21,7 +21,7 @@ from results.rules import ledger
 from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope
-from results.storage.commit_records import File, commit_of, record_of
+from results.storage.commit_records import File, commit_of, new_commit, record_of
 from results.storage.commits import Commit, check_rows
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
@@ -86,32 +86,22 @@ def rebuild_record(findings: Findings, number: int, parts: int, study: Plan, req
       request: a request that the commit may have fulfilled.
     """
     folder = findings.place
-    names = {table: table_file(table, number) for table in (*TABLES, "envelope")}
+    paths = {table: folder / table_file(table, number) for table in (*TABLES, "envelope")}
     try:
-        study = study.with_request(request)
-        sources = {table: pa.py_buffer(durable.read(folder / name)) for table, name in names.items()}
+        sources = {table: pa.py_buffer(durable.read(path)) for table, path in paths.items()}
         parquet = {table: _open(sources[table]) for table in TABLES}
         rows = {table: file.metadata.num_rows for table, file in parquet.items()}
         rows["envelope"] = len(envelope.read(sources["envelope"]))
+        files = {
+            table: File(paths[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
+            for table, source in sources.items()
+        }
         endings = outcomes(table_checks.parquet_rows(parquet["trials"], cached=True))
-        metrics = list(parquet["measurements"].schema_arrow)[len(schema.MEASUREMENTS) :]
-        commit = Commit(
-            name=folder.name,
-            number=number,
-            parts=parts,
-            plan=study.plan(),
-            trials=request.trials,
-            files={
-                table: File(folder / names[table], hashlib.sha256(source).hexdigest(), source.size, rows[table])
-                for table, source in sources.items()
-            },
-            metrics={field.name: str(field.type) for field in metrics},
-            ledger=ledger.tally(request, endings),
-            repeats=request.repeats,
-        )
+        study, columns = study.with_request(request), parquet["measurements"].schema_arrow
+        commit = new_commit(folder, number, parts, study, files, columns, endings)
         if content_faults(commit, folder, sources, {}, findings.runs):
             return None
-        return record_of(commit, schema.version(parquet["studies"].schema_arrow), names)
+        return record_of(commit, schema.version(parquet["studies"].schema_arrow))
     except Exception:  # readers of untrusted files can raise any exception
         return None
 
@@ -155,38 +145,35 @@ def content_faults(
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
 
-    study = commit.study
-
     def read(table: str) -> Rows:
         parquet = _open(sources[table])
-        check_planned(commit, study, table, parquet.metadata.num_rows)
+        check_planned(commit, table, parquet.metadata.num_rows)
         rows = table_checks.parquet_rows(parquet, cached=table == "trials" or parquet.bytes <= IN_MEMORY)
         if rows.length != commit.files[table].rows:
             raise Damaged(f"holds {rows.length:,} rows but is listed with {commit.files[table].rows:,}")
         return rows
 
-    stored = (lambda: sources["envelope"]) if "envelope" in sources else None
-    return table_faults(commit, study, record, read, stored, endings, runs, rebuild=rebuild)
+    return table_faults(commit, record, read, lambda: sources.get("envelope"), endings, runs, rebuild=rebuild)
 
 
 def table_faults(
     commit: Commit,
-    study: Plan,
     record: Folder,
     read: Callable[[str], Rows],
-    stored: Callable[[], pa.Buffer] | None,
+    stored: Callable[[], pa.Buffer | None],
     endings: Endings,
     runs: frozenset[int] | None,
     *,
     rebuild: bool,
 ) -> list[Fault]:
-    """Returns the faults in a commit's tables and envelope. See ``content_faults`` for the other arguments.
+    """Returns the faults in a commit's tables and envelope.
 
     Args:
-      commit, study, record, endings, runs, rebuild: see ``content_faults``.
+      commit, record, endings, runs, rebuild: see ``content_faults``.
       read: function that returns the rows of a table, or raises Damaged.
-      stored: function that returns the envelope. By default, the envelope is not checked.
+      stored: function that returns the envelope. If it returns None, the envelope is not checked.
     """
+    study = commit.study
     rows, faults = {}, []
     for table in TABLES:
         path = commit.files[table].path
@@ -198,22 +185,8 @@ def table_faults(
             faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
         except Exception as error:  # reading an untrusted file can raise any exception
             faults.append(Fault(path, f"is not a readable Parquet file ({brief(error)})"))
-    faults = faults or row_faults(commit, study, record, rows, endings, runs)
-    if stored is not None and not faults:
-        faults = envelope_faults(commit, study, stored(), rows if rebuild else None)
-    return faults
-
-
-def row_faults(
-    commit: Commit,
-    study: Plan,
-    record: Folder,
-    rows: Mapping[str, Rows],
-    endings: Endings,
-    runs: frozenset[int] | None,
-) -> list[Fault]:
-    """Returns the faults in the rows of a commit's tables. See ``content_faults`` for the arguments."""
-    faults = []
+    if faults:
+        return faults
     measured = list(rows["measurements"].schema)[len(schema.MEASUREMENTS) :]
     if {field.name: str(field.type) for field in measured} != commit.metrics:
         faults.append(Fault(record, "does not list the metrics of its measurements"))
@@ -230,7 +203,8 @@ def row_faults(
     total = ledger.tally(commit.request, now)
     if not flaws and (total != commit.ledger or not total.adds_up):
         faults.append(Fault(record, "has a ledger that does not match its trials"))
-    return faults
+    source = None if faults else stored()
+    return faults if source is None else envelope_faults(commit, study, source, rows if rebuild else None)
 
 
 def _wrong_role(study: Plan, rows: Mapping[str, Rows], endings: Endings) -> str | None:
@@ -251,13 +225,13 @@ def _piece(rows: Mapping[str, Rows], names: Container[str]) -> Piece:
     return Piece(*(table_checks.needed(table, rows[table], columns[table]) for table in TABLES))
 
 
-def check_planned(commit: Commit, study: Plan, table: str, rows: int) -> None:
+def check_planned(commit: Commit, table: str, rows: int) -> None:
     """Raises Damaged if a table claims more rows than its bytes can hold or its plan can produce."""
     file = commit.files[table]
     size, count = (file.shared.bytes, file.shared.rows) if file.shared else (file.bytes, rows)
     check_rows(table, file.path, size, count)
     if table == "measurements":
-        limit = max(commit.request.planned, commit.files["trials"].rows) * study.most_evaluations
+        limit = max(commit.request.planned, commit.files["trials"].rows) * commit.study.most_evaluations
         if rows > limit:
             raise Damaged(f"{file.path} claims {rows:,} rows, but the plan allows at most {limit:,}")
 
@@ -305,13 +279,11 @@ def _unlike(record: Fields, commit: Commit, number: int, findings: Findings) -> 
     folder = findings.place
     if (commit.name, commit.number) != (folder.name, number):
         yield f"is the record of commit {commit.number} of {commit.name[:100]}"
-    names = {table: file["file"] for table, file in record["files"].items()}
-    for table, name in names.items():
-        expected = table_file(table[:20], number)
-        if name != expected:
-            yield f"lists a file that is not {expected}"
+    for table, file in commit.files.items():
+        if file.path != folder / table_file(table, number):
+            yield f"lists a file that is not {table_file(table, number)}"
             return
-    if record_of(commit, record["schema"], names) != record:
+    if record_of(commit, record["schema"]) != record:
         yield "differs from the record that this software would write"
     if number in findings.claims and findings.claims[number] not in [(commit.parts, to) for to in ("commit", "merge")]:
         yield f"holds {commit.parts} parts, which does not match {claim_file(number)}"

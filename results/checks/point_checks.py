@@ -21,6 +21,7 @@ VERDICTS = {
     "at_least": (True, None),
     "at_most": (None, True),
     "not_identified": (None, None),
+    None: (None, None),
 }
 OF_A_CURVE = ("kind", "source", "dataset", "model", "optimizer", "target_metric", "target_value")
 
@@ -117,12 +118,12 @@ def _wrong_curve(curve: str, members: Sequence[Row]) -> Iterator[str]:
 
 
 def _wrong_fit(value: Any, low: Any, high: Any, verdict: Any, doubts: Any) -> Iterator[str]:
-    if verdict not in {*VERDICTS, None}:
+    if verdict not in VERDICTS:
         yield f"the unknown verdict {str(verdict)[:40]}"
         return
     if (value is None) == (verdict == "identified"):
         yield "a critical batch size that contradicts its verdict"
-    ends = VERDICTS.get(verdict, (None, None))
+    ends = VERDICTS[verdict]
     if any(is_required and end is None for is_required, end in zip(ends, (low, high), strict=True)):
         yield "an interval that contradicts its verdict"
     order = [end for end in (low, value, high) if end is not None]
@@ -133,10 +134,10 @@ def _wrong_fit(value: Any, low: Any, high: Any, verdict: Any, doubts: Any) -> It
 
 
 def _wrong_extent(name: str, best: Any, low: Any, high: Any, verdict: Any) -> Iterator[str]:
-    if verdict not in {*VERDICTS, None}:
+    if verdict not in VERDICTS:
         yield f"the unknown verdict {str(verdict)[:40]}"
         return
-    ends = VERDICTS.get(verdict, (None, None))
+    ends = VERDICTS[verdict]
     if any((end is None) != (has is None) for has, end in zip(ends, (low, high), strict=True)):
         yield f"an interval of {name} that contradicts its verdict"
     order = [end for end in (low, high) if end is not None]

@@ -158,29 +158,27 @@ def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool =
       tables: dictionary that is filled with the study's own tables.
       rebuild: whether to rebuild the envelope and compare it with the stored one.
     """
-    study = commit.study
 
     def read(table: str) -> Rows:
         file = commit.files[table]
         if file.shared is None or not file.shared.intact:
             raise Damaged(TORN)
-        if file.shared.hidden:
-            raise Damaged(f"has values of {file.shared.hidden} although its statistics report only nulls")
-        check_planned(commit, study, table, file.rows)
+        check_planned(commit, table, file.rows)
         tables[table] = commits.read_table(commit, table)
-        wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, study)
+        wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, commit.study)
         if wrong:
-            raise Damaged(f"has a {wrong[0]} of {study.name} that contradicts its plan and its own table")
+            raise Damaged(f"has a {wrong[0]} of {commit.name} that contradicts its plan and its own table")
         return table_checks.table_rows(tables[table])
 
-    def stored() -> pa.Buffer:
-        file = commit.files["envelope"]
-        return pa.py_buffer(file.shared.content(file.start, file.bytes) if file.shared else durable.read(file.path))
+    def stored() -> pa.Buffer | None:
+        return (
+            pa.py_buffer(commit_records.envelope_bytes(commit.files["envelope"]))
+            if "envelope" in commit.files
+            else None
+        )
 
     manifest = commit.files["studies"].path.parent / MANIFEST
-    return table_faults(
-        commit, study, manifest, read, stored if "envelope" in commit.files else None, {}, None, rebuild=rebuild
-    )
+    return table_faults(commit, manifest, read, stored, {}, None, rebuild=rebuild)
 
 
 def _files(folder: Folder, inside: str, findings: Findings) -> Iterator[tuple[str, int]]:

@@ -17,13 +17,13 @@ from tqdm import tqdm
 
 from results import store as stores
 from results.aliases import Fields
-from results.bad_input import BadInput, number_of
-from results.durable import Folder
+from results.bad_input import BadInput, first_few, number_of
+from results.durable import Folder, Location, location
 from results.importers import algoperf_trials, algoperf_workloads, recording, untrusted
 from results.importers.algoperf_trials import EXTERNAL, METAPARAMETERS, Key, LoggedTrial, TrialFolder, places
 from results.importers.recording import Content, Saved
 from results.importers.untrusted import ImportWarnings, Unusable
-from results.located import located_both
+from results.located import located
 from results.plans.recorded import Recorded
 from results.plans.search_space import SearchSpace
 from results.printing import Report
@@ -37,8 +37,8 @@ CITATION = (
 MOST_TRIALS = 10_000  # per study
 
 
-@located_both
-def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -> int:
+@located
+def run(path: Folder, store: Location, *, replace: bool = False, report: Report) -> int:
     """Imports all trials under ``path``.
 
     Args:
@@ -50,6 +50,7 @@ def run(path: Folder, store: Folder, *, replace: bool = False, report: Report) -
     Returns:
       0, or 1 if there is nothing to import.
     """
+    store = location(store)
     if not path.exists():
         raise BadInput(f"no folder at {path}. Name a copy of previous_leaderboards, or a part of it.")
     root = path.resolve()
@@ -104,9 +105,8 @@ def study(key: Key, folders: Sequence[TrialFolder], path: Folder, warnings: Impo
         return None
     absent = _absent_trials(trials)
     if absent:
-        numbers = ", ".join(map(str, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         noun = "trial" if len(absent) == 1 else "trials"
-        warnings.add(place, f"no folder for {noun} {numbers}, which the flags request")
+        warnings.add(place, f"no folder for {noun} {first_few(absent, 5)}, which the flags request")
     dataset, model = (untrusted.word(name, "unstated") for name in algoperf_workloads.names(key.workload))
     recorded = Recorded(
         SOURCE,

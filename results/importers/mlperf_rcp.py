@@ -21,12 +21,12 @@ from tqdm import tqdm
 from results import store as stores
 from results.aliases import Fields
 from results.bad_input import BadInput, number_of
-from results.durable import Folder
+from results.durable import Folder, Location, location
 from results.importers import mlperf_records, recording, untrusted
 from results.importers.mlperf_records import ABOUT, ReferencePoint, read
 from results.importers.recording import Content
 from results.importers.untrusted import ImportWarnings
-from results.located import located_both
+from results.located import located
 from results.plans.recorded import SOURCE_LISTS, Recorded, same_runs
 from results.plans.search_space import SearchSpace
 from results.plans.study import digest
@@ -42,8 +42,8 @@ _OPTIMIZERS = "adagrad|adamw|adam|lamb|lars|muon|sgd"
 _OF_OPTIMIZER = re.compile(rf"(?:opt_)?({_OPTIMIZERS})_(?:opt_)?\w+")
 
 
-@located_both
-def run(path: Folder, store: Folder, *, report: Report) -> int:
+@located
+def run(path: Folder, store: Location, *, report: Report) -> int:
     """Imports all releases under ``path``.
 
     Args:
@@ -54,6 +54,7 @@ def run(path: Folder, store: Folder, *, report: Report) -> int:
     Returns:
       0, or 1 if there is nothing to import.
     """
+    store = location(store)
     if not path.exists():
         raise BadInput(f"no folder at {path}. Name a copy of mlperf_logging/rcp_checker, or a release in it.")
     warnings = ImportWarnings()

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from results import durable, progress, store
-from results.bad_input import BadInput, number_of
-from results.durable import Folder
+from results.bad_input import BadInput, first_few, number_of
+from results.durable import Folder, Location
 from results.importers import archive, shallue2018_format
 from results.importers.intake import Intake
 from results.importers.tar_stream import Broken
 from results.importers.untrusted import SHOWN, ImportWarnings
-from results.located import located_both
+from results.located import located
 from results.printing import Report, report_some
 from results.storage import claims, commits
 from results.storage.commits import Commit
@@ -33,8 +33,8 @@ WRITERS = max(2, min(4, (os.cpu_count() or 2) // 2))  # threads; they wait for t
 TrialCounts = tuple[int, int, int]  # complete, incomplete and infeasible trials
 
 
-@located_both
-def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> int:
+@located
+def run(path: Folder, folder: Location, *, any_checksum: bool, report: Report) -> int:
     """Imports the archive into a store. Stored trials are kept and not imported again.
 
     Args:
@@ -49,6 +49,7 @@ def run(path: Folder, folder: Folder, *, any_checksum: bool, report: Report) -> 
     Raises:
       BadInput: the archive does not exist, is not the published one, or the store cannot be written.
     """
+    folder = durable.location(folder)
     try:
         if not path.exists():
             raise BadInput(
@@ -186,9 +187,8 @@ def _report_import(
         return 1
     warnings.report(report)
     if intake.left_out:
-        names = sorted(intake.left_out)
-        remainder = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        report(f"columns that are not imported: {', '.join(map(ascii, names[:SHOWN]))}{remainder}")
+        names = [ascii(name) for name in sorted(intake.left_out)]
+        report(f"columns that are not imported: {first_few(names, SHOWN)}")
     lines = differences(imported)
     if lines:
         report("differences from the table of 454 studies published with the archive:")

@@ -10,7 +10,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from results import durable
 from results.aliases import Json
@@ -19,7 +19,6 @@ from results.durable import Folder, check_depth
 from results.file_systems.entry import Entry
 from results.grouping import grouped
 from results.printing import Report, report_some
-from results.storage.folders import walk
 
 SHOWN = 10
 LONGEST_WORD = 80  # characters of a name in a study
@@ -64,15 +63,29 @@ class ImportWarnings:
 
 
 def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list[str]]]:
-    """Yields each folder at and below ``root`` with its sorted file names. Links to folders become warnings."""
+    """Yields each folder at and below ``root`` with its sorted file names, without following links.
 
-    def unreadable(error: OSError) -> None:
-        warnings.add(display_path(Path(str(error.filename)), root), error.strerror or "cannot be read")
-
-    def skipped(link: Folder) -> None:
-        warnings.add(display_path(link, root), LINK)
-
-    yield from walk(root, skipped, unreadable)
+    Links to folders, and folders that cannot be read, become warnings.
+    """
+    folders = [root]
+    with durable.system(root).snapshot(root):
+        while folders:
+            folder, names, below = folders.pop(), list[str](), list[Folder]()
+            try:
+                content = sorted(durable.system(folder).entries(folder))
+            except OSError as error:
+                warnings.add(display_path(Path(str(error.filename)), root), _reason(error))
+                continue
+            for entry in content:
+                path = folder / entry.name
+                if entry.kind == "folder":
+                    below.append(path)
+                elif entry.kind == "link" and path.is_dir():
+                    warnings.add(display_path(path, root), LINK)
+                else:
+                    names.append(entry.name)
+            yield folder, names
+            folders += reversed(below)
 
 
 def relative(path: Folder, root: Folder) -> str:
@@ -107,21 +120,51 @@ def read_bytes(path: Folder, root: Folder, limit: int) -> bytes:
         return folder.read(path.name, limit)
 
 
-class OpenFolder(Protocol):
-    """A folder in an untrusted tree. Its methods raise the same errors as ``read_bytes``."""
+class OpenFolder:
+    """A folder in an untrusted tree. Its methods raise the same errors as ``read_bytes``.
 
-    def entries(self) -> Iterator[Entry]:
-        """Yields the entries of the folder, in any order."""
+    Args:
+      place: descriptor of a local folder, in which links are never followed, or folder in a bucket, which has no links.
+      files: the file system.
+    """
+
+    def __init__(self, place: Any, files: Any):
+        self._place, self._files = place, files
+
+    def entries(self) -> list[Entry]:
+        """Returns the entries of the folder, in any order."""
+        return self._files.entries(self._place)
 
     def read(self, name: str, limit: int) -> bytes:
         """Reads a file in the folder."""
+        try:
+            with self._open(name) as file:
+                size = file.seek(0, os.SEEK_END)  # a pipe, which may have replaced the file, cannot seek
+                file.seek(0)
+                data = file.read(limit + 1) if size <= limit else b""
+        except OSError as error:
+            raise Unusable(_reason(error)) from None
+        size = max(size, len(data))
+        if size > limit:
+            raise Unusable(f"has {size:,} bytes, but the limit is {limit:,}")
+        return data
+
+    def _open(self, name: str) -> BinaryIO:
+        if not self._files.is_local:
+            return (self._place / name).open("rb")
+        # Opening a device can have side effects.
+        status = os.stat(name, dir_fd=self._place, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
+        return open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._place), "rb")
 
 
 @contextlib.contextmanager
 def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
     """Opens a folder in an untrusted tree. Local folders are opened level by level. Raises like ``read_bytes``."""
-    if not durable.system(root).is_local:
-        yield _RemoteFolder(path)
+    files = durable.system(root)
+    if not files.is_local:
+        yield OpenFolder(path, files)
         return
     parts = Path(str(path)).relative_to(str(root)).parts
     if ".." in parts:
@@ -138,68 +181,9 @@ def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
                 raise Unusable(LINK if _is_link(part, folder) else _reason(error)) from None
             os.close(folder)
             folder = inner
-        yield _LocalFolder(folder)
+        yield OpenFolder(folder, files)
     finally:
         os.close(folder)
-
-
-class _LocalFolder:
-    """A local folder, held as an open file descriptor. Entries that are links are never followed."""
-
-    def __init__(self, descriptor: int):
-        self._descriptor = descriptor
-
-    def entries(self) -> Iterator[Entry]:
-        with os.scandir(self._descriptor) as listing:
-            for file in listing:
-                if file.is_dir(follow_symlinks=False):
-                    yield Entry(file.name, "folder", 0, 0.0)
-                elif file.is_file(follow_symlinks=False):
-                    yield Entry(file.name, "file", file.stat(follow_symlinks=False).st_size, 0.0)
-                else:
-                    yield Entry(file.name, "link" if file.is_symlink() else "device", 0, 0.0)
-
-    def read(self, name: str, limit: int) -> bytes:
-        try:
-            # Opening a device can have side effects.
-            _check_regular(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False))
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(name, flags, dir_fd=self._descriptor), "rb") as file:
-                status = os.fstat(file.fileno())
-                _check_regular(status)  # the file may have been replaced in the meantime
-                return _within(limit, status.st_size, file)
-        except OSError as error:
-            raise Unusable(_reason(error)) from None
-
-
-class _RemoteFolder:
-    """A folder in a bucket. Buckets do not have links."""
-
-    def __init__(self, path: Folder):
-        self._path = path
-
-    def entries(self) -> Iterator[Entry]:
-        yield from durable.system(self._path).entries(self._path)
-
-    def read(self, name: str, limit: int) -> bytes:
-        try:
-            with (self._path / name).open("rb") as file:
-                return _within(limit, (self._path / name).stat().st_size, file)
-        except OSError as error:
-            raise Unusable(_reason(error)) from None
-
-
-def _within(limit: int, size: int, file: BinaryIO) -> bytes:
-    data = file.read(limit + 1) if size <= limit else b""
-    size = max(size, len(data))
-    if size > limit:
-        raise Unusable(f"has {size:,} bytes, but the limit is {limit:,}")
-    return data
-
-
-def _check_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
 
 
 def _is_link(name: str, folder: int) -> bool:

@@ -13,7 +13,6 @@ from results.storage import compaction, envelope
 from results.storage.commit_records import File
 from results.storage.commits import Commit, read_table
 from results.storage.compaction import TABLES, Piece, select_trials
-from results.storage.parts import table_file
 
 MOST_CLAIMS = 1000  # maximum claims of a study that is copied unchanged; a study with more is rewritten
 
@@ -85,25 +84,16 @@ def files_checked(commit: Commit) -> tuple[Commit, TableBytes]:
 
     A study in shared files gets the files that it would have if it were stored separately.
     """
+    folder = commit.files["studies"].path.parent
     if commit.files["studies"].shared is not None:
-        return _own_files(commit, read_checked(commit))
+        files, contents = envelope.commit_files(commit.study, read_checked(commit), folder, commit.number)
+        return commit._replace(files=files), contents
     data: TableBytes = {name: _bytes(file) for name, file in commit.files.items()}
     numbers = frozenset(range(1, commit.number + 1)) if commit.number <= MOST_CLAIMS else None
     sources = {name: pa.py_buffer(content) for name, content in data.items()}
-    folder = commit.files["studies"].path.parent
     for fault in commit_checks.content_faults(commit, folder, sources, {}, numbers):
         raise Damaged(f"{fault.line}. {_CHECK}")
     return commit, data
-
-
-def _own_files(commit: Commit, tables: Piece) -> tuple[Commit, TableBytes]:
-    contents = envelope.commit_files(commit.study, tables)
-    folder = commit.files["studies"].path.parent
-    files = {
-        table: File(folder / table_file(table, commit.number), digest, len(content), rows)
-        for table, (content, digest, rows) in contents.items()
-    }
-    return commit._replace(files=files), {table: content for table, (content, _, _) in contents.items()}
 
 
 def _bytes(file: File) -> bytes:

@@ -179,10 +179,10 @@ def _copy_study(commit: Commit, study: Plan, into: Folder) -> bool:
             created = durable.create(folder / claim_file(claim), claims.claim_bytes(claim, 0, "merge"))
         if not created:
             raise TakenOver(f"{study.name} was taken over by another process")
-        names = {table: table_file(table, number) for table in commit.files}
-        for table, name in names.items():
-            durable.create(folder / name, data[table])
-        record = commit_records.record_of(commit._replace(number=number, parts=0), version, names)
+        files = {table: f._replace(path=folder / table_file(table, number)) for table, f in commit.files.items()}
+        for table, file in files.items():
+            durable.create(file.path, data[table])
+        record = commit_records.record_of(commit._replace(number=number, parts=0, files=files), version)
         durable.create(folder / commit_file(number), durable.seal(record))
         if max(commits.list_study(folder).claims) > number:  # a newer claim may have missed the record
             raise TakenOver(f"{study.name} was taken over by another process")

@@ -21,8 +21,8 @@ from results import durable, store
 from results.bad_input import BadInput, number_of
 from results.catalog import contents, documents, licences
 from results.catalog.documents import SUMS
-from results.durable import Folder
-from results.located import located_both
+from results.durable import Folder, Location
+from results.located import located
 from results.plans import schema
 from results.plans.recorded import RUNS
 from results.printing import Report
@@ -37,10 +37,10 @@ from results.storage.shared import SharedFile
 ENVELOPES = "envelopes.arrow"
 
 
-@located_both
+@located
 def export(
     folder: Folder,
-    out: Folder,
+    out: Location,
     report: Report,
     points: Callable[[Sequence[Commit]], pa.Table] | None = None,
 ) -> int:
@@ -59,6 +59,7 @@ def export(
     Raises:
       BadInput: ``out`` exists, or the store is damaged or has an unsupported schema.
     """
+    out = durable.location(out)
     permitted = _permitted(store.catalogue(folder), report)
     if not permitted:
         report(f"nothing to export: {folder} holds no study that may be redistributed")

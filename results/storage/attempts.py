@@ -71,8 +71,8 @@ def begin(folder: Folder, launcher: str, job: str | None = None, *, waits: bool 
     while True:
         number = max(list_study(folder).attempts, default=0) + 1
         if number > MOST:
-            last = attempt_file(MOST)
-            raise BadInput(f"{folder} holds {last}, the last possible attempt. Remove the attempt logs in it.")
+            log_name = attempt_file(MOST)
+            raise BadInput(f"{folder} holds {log_name}, the last possible attempt. Remove the attempt logs in it.")
         path = Path(str(place)) / attempt_file(number)
         with contextlib.suppress(FileExistsError), open(path, "x") as log:  # otherwise another process was faster
             print(f"attempt {number}: {launcher}{f' {job}' if job else ''}", file=log)
@@ -128,6 +128,11 @@ def read(folder: Folder) -> list[Attempt]:
     return []
 
 
+def last(folder: Folder) -> Attempt | None:
+    """Returns the last attempt at a study for which there is a log."""
+    return next(reversed(read(folder)), None)
+
+
 def _attempt(log: Folder, number: int) -> Attempt | None:
     try:
         head, tail = (durable.system(log).peek(log, _BYTES, at_end=at_end)[0] for at_end in (False, True))
@@ -140,8 +145,8 @@ def _attempt(log: Folder, number: int) -> Attempt | None:
     attempt = Attempt(log, number, first[2], first[3])
     if began := _BEGAN.fullmatch("".join(lines[1:2])):
         attempt = attempt._replace(host=printable(began[1]), process=int(began[2]), began=printable(began[3]))
-    if last := _LAST.fullmatch("".join(tail.decode(errors="replace").splitlines()[-1:])):
-        attempt = attempt._replace(code=int(last[3]), cause=printable(last[4]))
+    if ended := _LAST.fullmatch("".join(tail.decode(errors="replace").splitlines()[-1:])):
+        attempt = attempt._replace(code=int(ended[3]), cause=printable(ended[4]))
     return attempt
 
 

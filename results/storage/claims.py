@@ -17,10 +17,10 @@ from results.plans.plan import Plan
 from results.plans.trial_request import largest_request
 from results.rules import ledger
 from results.rules.ledger import Endings
-from results.storage import compaction, envelope
+from results.storage import commit_records, compaction, envelope
 from results.storage.commits import Commit, Tables, list_study, newest_commit, retry
 from results.storage.compaction import Piece
-from results.storage.parts import Part, claim_file, commit_file, commit_number, table_file
+from results.storage.parts import Part, claim_file, commit_file, commit_number
 from results.storage.state import StudyState, frames, join_endings, read_state
 
 
@@ -137,23 +137,13 @@ class Claim:
 
     def _record(self, number: int, study: Plan, tables: Piece) -> Json:
         """Writes the tables of a commit and returns its record."""
-        request, files = study.request, {}
-        for table, (content, digest, rows) in envelope.commit_files(study, tables).items():
-            name = table_file(table, number)
-            durable.create(self._folder / name, content)
-            files[table] = {"file": name, "sha256": digest, "bytes": len(content), "rows": rows}
-        return {
-            "name": self._folder.name,
-            "number": number,
-            "parts": self._next,
-            "schema": schema.SCHEMA_VERSION,
-            "plan": study.plan(),
-            "trials": request.trials,
-            **(request.repeats.record() if request.repeats.confirm else {}),
-            "files": files,
-            "metrics": {f.name: str(f.type) for f in list(tables.measurements.schema)[len(schema.MEASUREMENTS) :]},
-            "ledger": ledger.tally(request, join_endings([tables.trials]))._asdict(),
-        }
+        files, contents = envelope.commit_files(study, tables, self._folder, number)
+        for table, content in contents.items():
+            durable.create(files[table].path, content)
+        endings = join_endings([tables.trials])
+        columns = tables.measurements.schema
+        commit = commit_records.new_commit(self._folder, number, self._next, study, files, columns, endings)
+        return commit_records.record_of(commit, schema.SCHEMA_VERSION)
 
     def _newest(self) -> Commit:
         """Returns the newest commit. Raises FileNotFoundError if one of its files is missing."""

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+from results import durable
 from results.aliases import Fields, Json, StringMap
 from results.bad_input import BadInput, TooOld
 from results.durable import Damaged, Folder
@@ -13,6 +16,7 @@ from results.plans.kinds import kind_of, study_of
 from results.plans.plan import Plan
 from results.plans.trial_request import MOST_TRIALS, NO_REPEATS, Repeats, TrialRequest
 from results.rules import ledger
+from results.rules.ledger import Endings
 from results.storage.parts import MOST
 from results.storage.shared import SharedFile
 
@@ -43,6 +47,11 @@ class File(NamedTuple):
     shared: SharedFile | None = None
     start: int = 0
     columns: StringMap = MappingProxyType({})
+
+
+def envelope_bytes(file: File) -> bytes:
+    """Returns the content of an envelope, which may be a part of a shared file."""
+    return file.shared.content(file.start, file.bytes) if file.shared else durable.read(file.path)
 
 
 class Commit(NamedTuple):
@@ -185,24 +194,57 @@ def _shared_files(files: Any, folder: Folder, path: Folder) -> dict[str, SharedF
         raise Damaged(f"{path} is not the manifest of a release") from None
 
 
-def record_of(commit: Commit, number: int, paths: StringMap) -> Json:
+def new_commit(
+    folder: Folder,
+    number: int,
+    parts: int,
+    study: Plan,
+    files: Mapping[str, File],
+    columns: pa.Schema,
+    endings: Endings,
+) -> Commit:
+    """Returns a commit with its own files.
+
+    Args:
+      folder: folder of the study.
+      number: number of the claim that seals the study.
+      parts: number of parts included in the commit.
+      study: the study with its request.
+      files: files by table.
+      columns: columns of the measurements.
+      endings: ending of each trial.
+    """
+    return Commit(
+        name=folder.name,
+        number=number,
+        parts=parts,
+        plan=study.plan(),
+        trials=study.request.trials,
+        files=files,
+        metrics={field.name: str(field.type) for field in list(columns)[len(schema.MEASUREMENTS) :]},
+        ledger=ledger.tally(study.request, endings),
+        repeats=study.request.repeats,
+    )
+
+
+def record_of(commit: Commit, number: int) -> Json:
     """Returns a commit as plain data. The inverse of ``commit_of``.
 
     Args:
-      commit: a visible study.
+      commit: a visible study, whose files are in the folder of the record.
       number: schema version of the files.
-      paths: paths of the files, relative to the record's folder.
     """
-    files = {table: _record_of_file(table, file, paths[table]) for table, file in commit.files.items()}
+    files = {table: _record_of_file(table, file) for table, file in commit.files.items()}
     record = commit._asdict() | {"schema": number, "files": files, "ledger": commit.ledger._asdict()}
     del record["repeats"]
     return record | (commit.repeats.record() if commit.repeats.confirm else {})
 
 
-def _record_of_file(table: str, file: File, path: str) -> Json:
+def _record_of_file(table: str, file: File) -> Json:
+    entry = {"file": file.path.name, "rows": file.rows}
     if file.shared is None:
-        return {"file": path, "sha256": file.sha256, "bytes": file.bytes, "rows": file.rows}
-    entry = {"file": path, "start": file.start, "rows": file.rows}
+        return entry | {"sha256": file.sha256, "bytes": file.bytes}
+    entry |= {"start": file.start}
     if table == "envelope":
         return entry | {"bytes": file.bytes}
     return entry | ({"columns": dict(file.columns)} if table == "trials" else {})

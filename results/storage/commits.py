@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import pyarrow as pa
 
 from results import bounds, durable
-from results.bad_input import BadInput, first_line, number_of
+from results.bad_input import first_line, number_of
 from results.durable import Damaged, Folder
 from results.located import located
 from results.plans import schema
@@ -82,14 +82,9 @@ def read_table(commit: Commit, table: str) -> pa.Table:
       Damaged: the table cannot be read.
     """
     path = commit.files[table].path
-    try:
+    with shared.decoding(path):
         content = migrations.upgrade(table, _stored(commit, table), path)
         columns = [(name, content.schema.field(i).type) for i, name in enumerate(content.column_names)]
-    except (FileNotFoundError, BadInput):
-        raise
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
-        reason = first_line(error)
-        raise Damaged(f"{path} cannot be read ({reason}). Check everything with `python -m results verify`.") from None
     expected = [(column.name, column.type) for column in schema.COLUMNS[table]]
     columns_of_kind = {(column.name, column.type) for column in KINDS[commit.kind].columns}
     further_types = [
@@ -131,25 +126,19 @@ def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
     """
     file = commit.files[table]
     try:
-        content = _stored(commit, table, names)
-        types = {column.name: column.type for column in schema.COLUMNS[table]}
-        types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
-        for name in names:
-            if content[name].type != types[name]:
-                raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        with shared.decoding(file.path):
+            content = _stored(commit, table, names)
+            types = {column.name: column.type for column in schema.COLUMNS[table]}
+            types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
+            for name in names:
+                if content[name].type != types[name]:
+                    raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
+    except FileNotFoundError as error:
         reason = first_line(error)
         raise Damaged(
             f"{file.path} cannot be read ({reason}). Check everything with `python -m results verify`."
         ) from None
     return content
-
-
-def check_intact(commit: Commit, table: str) -> None:
-    """Raises Damaged if a table in a visible study differs from its hash."""
-    file = commit.files[table]
-    if durable.sha256(file.path) != file.sha256:
-        raise Damaged(f"{file.path} is not what was written. Check everything with `python -m results verify`.")
 
 
 def _is_number(kind: pa.DataType) -> bool:

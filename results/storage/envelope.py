@@ -25,7 +25,7 @@ import pyarrow as pa
 from results import bounds, durable
 from results.aliases import Fields, StringMap
 from results.bad_input import first_line
-from results.durable import Damaged
+from results.durable import Damaged, Folder
 from results.grouping import grouped
 from results.plans import schema
 from results.plans.plan import Plan
@@ -34,8 +34,10 @@ from results.rules.answers import Answer, Reached, Rule
 from results.rules.confirmation import SEARCH
 from results.rules.descriptions import METRIC_TYPES, StudyDescription, of_study
 from results.storage import compaction
+from results.storage.commit_records import File
 from results.storage.compaction import Piece
 from results.storage.decisive_rows import NOT_COMPLETE, decisive, row_before, starts_of, taken
+from results.storage.parts import table_file
 
 FORMAT = 1
 BATCHES = {"minimum": 1, "released": 2}  # number of leading batches that a rule reads
@@ -69,8 +71,7 @@ def build(study: Plan, tables: Piece, hashes: StringMap) -> tuple[bytes, int]:
     metrics = {f.name: str(f.type) for f in searched.measurements.schema if f.name in METRICS}
     columns = {name: searched.measurements[name] for name in metrics}
     values = {name: column.to_numpy() for name, column in columns.items()}
-    plain = np.where(starts, -1, np.arange(len(starts)) - 1)
-    before = {name: row_before(starts, column) if column.null_count else plain for name, column in columns.items()}
+    before = {name: row_before(starts, column) for name, column in columns.items()}
     keep = decisive(starts, step, rank, [(values[name], before[name]) for name in metrics])
     head = {
         "format": FORMAT,
@@ -83,14 +84,22 @@ def build(study: Plan, tables: Piece, hashes: StringMap) -> tuple[bytes, int]:
     return _content(batches[0].schema, head, batches), sum(batch.num_rows for batch in batches)
 
 
-def commit_files(study: Plan, tables: Piece) -> dict[str, tuple[bytes | memoryview, str, int]]:
-    """Returns the content, the sha256 and the number of rows of each file of a commit: the tables and the envelope."""
+def commit_files(
+    study: Plan, tables: Piece, folder: Folder, number: int
+) -> tuple[dict[str, File], dict[str, bytes | memoryview]]:
+    """Returns the files of a commit with a number, which are the tables and the envelope, and their contents."""
+    contents: dict[str, bytes | memoryview] = {}
     files = {}
+
+    def add(table: str, content: bytes | memoryview, rows: int) -> None:
+        path = folder / table_file(table, number)
+        files[table] = File(path, hashlib.sha256(content).hexdigest(), len(content), rows)
+        contents[table] = content
+
     for table, rows in tables._asdict().items():
-        content = compaction.parquet_bytes(rows)
-        files[table] = content, hashlib.sha256(content).hexdigest(), len(rows)
-    built, count = build(study, tables, {table: files[table][1] for table in HASHED})
-    return files | {"envelope": (built, hashlib.sha256(built).hexdigest(), count)}
+        add(table, compaction.parquet_bytes(rows), len(rows))
+    add("envelope", *build(study, tables, {table: files[table].sha256 for table in HASHED}))
+    return files, contents
 
 
 def rebind(data: bytes, hashes: StringMap) -> bytes:

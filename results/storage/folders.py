@@ -1,9 +1,9 @@
 """Folders given on command lines: their entries, the stores below them, and suggestions for mistyped paths."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from results import durable
-from results.bad_input import BadInput, TooOld, printable, similar_path
+from results.bad_input import BadInput, TooOld, first_few, printable, similar_path
 from results.durable import Folder
 from results.file_systems.entry import Entry as Entry
 from results.storage.commits import MANIFEST
@@ -27,10 +27,7 @@ def check_not_above(folder: Folder) -> None:
     if not durable.system(folder).is_local or is_store(folder):
         return
     if stores := list(_below(folder, DEPTH)):
-        names = ", ".join(map(str, stores[:_SHOWN]))
-        if len(stores) > _SHOWN:
-            names += f" and {len(stores) - _SHOWN} more"
-        raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {names}")
+        raise BadInput(f"{folder} holds no studies. Name one of the stores below it: {first_few(stores, _SHOWN)}")
 
 
 def check_layout(folder: Folder) -> None:
@@ -71,28 +68,3 @@ def entries(folder: Folder) -> list[Entry]:
     except OSError as error:
         raise BadInput(f"{printable(folder)} cannot be read ({error.strerror}). Check its permissions.") from None
     return sorted(content)
-
-
-def walk(
-    root: Folder, on_link: Callable[[Folder], None], on_error: Callable[[OSError], None]
-) -> Iterator[tuple[Folder, list[str]]]:
-    """Yields (folder, sorted names of its files) for each folder at and below ``root``, without following links."""
-    folders = [root]
-    with durable.system(root).snapshot(root):
-        while folders:
-            folder, names, below = folders.pop(), list[str](), list[Folder]()
-            try:
-                content = sorted(durable.system(folder).entries(folder))
-            except OSError as error:
-                on_error(error)
-                continue
-            for entry in content:
-                path = folder / entry.name
-                if entry.kind == "folder":
-                    below.append(path)
-                elif entry.kind == "link" and path.is_dir():
-                    on_link(path)
-                else:
-                    names.append(entry.name)
-            yield folder, names
-            folders += reversed(below)

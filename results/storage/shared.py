@@ -5,10 +5,10 @@ The studies table also has ``plan_columns.COLUMNS``. The trials and measurements
 workload. ``narrow`` restores a study's original table.
 """
 
+import contextlib
 import functools
-import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,17 @@ MOST_AHEAD = 8  # row groups decoded in advance; more would take too much memory
 _CHECK = "Check everything with `python -m results verify`."
 
 
+@contextlib.contextmanager
+def decoding(path: Folder) -> Iterator[None]:
+    """Turns errors of decoding a file into Damaged."""
+    try:
+        yield
+    except (FileNotFoundError, BadInput):
+        raise
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
+        raise Damaged(f"{path} cannot be read ({first_line(error)}). {_CHECK}") from None
+
+
 class SharedFile:
     """A file shared by several studies. It is opened on first use.
 
@@ -42,8 +53,8 @@ class SharedFile:
         self.path, self.sha256, self.bytes, self.rows = path, sha256, size, rows
         self._lock = threading.Lock()
         self._intact: bool | None = None
-        self._hidden: str | None = None
-        self._groups: dict[int, pa.Table] = {}  # most recently decoded row groups, by index
+        self._groups = range(0)  # most recently decoded row groups
+        self._decoded = pa.table({})  # their rows
         self._columns: Sequence[str] | None = None  # columns decoded in them, or None for all
 
     @property
@@ -63,14 +74,6 @@ class SharedFile:
     def _data(self) -> bytes:
         return durable.read(self.path, self.bytes)
 
-    @property
-    def hidden(self) -> str:
-        """The first column whose statistics wrongly report only nulls, or an empty string."""
-        with self._lock:
-            if self._hidden is None:
-                self._hidden = self._first_hidden()
-            return self._hidden
-
     def table(self, start: int, rows: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns some of the rows. Only the row groups that contain them are decoded.
 
@@ -82,15 +85,10 @@ class SharedFile:
         Raises:
           Damaged: the file is not a table, or has too few rows.
         """
-        try:
-            with self._lock:
-                if columns != self._columns:
-                    self._groups, self._columns = {}, columns
-                return self._table(start, rows)
-        except (FileNotFoundError, BadInput):
-            raise
-        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is not text
-            raise Damaged(f"{self.path} cannot be read ({first_line(error)}). {_CHECK}") from None
+        with decoding(self.path), self._lock:
+            if columns != self._columns:
+                self._groups, self._columns = range(0), columns
+            return self._table(start, rows)
 
     @property
     def schema(self) -> pa.Schema:
@@ -114,60 +112,34 @@ class SharedFile:
 
     def _table(self, start: int, rows: int) -> pa.Table:
         first = self._first_rows
-        wanted = range(
-            int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
-        )
         if start + rows > self.rows:
             raise Damaged(f"{self.path} has {self.rows:,} rows, but {start + rows:,} are listed. {_CHECK}")
         if not rows:
             return self._metadata.schema.to_arrow_schema().empty_table()
-        if not self._groups.keys() >= set(wanted):
+        begin, end = int(np.searchsorted(first, start, "right")) - 1, int(np.searchsorted(first, start + rows, "left"))
+        if begin < self._groups.start or end > self._groups.stop:
             # A sequential reader will likely continue, so it gets more and more groups at once.
-            ahead = 0
-            if wanted[0] - 1 in self._groups:
-                ahead = min(2 * len(self._groups), MOST_AHEAD)
-            groups = range(wanted[0], min(wanted[-1] + ahead, len(first) - 2) + 1)
-            decoded, start_of = self._decode(groups), first - first[groups[0]]
-            self._groups = {i: decoded.slice(start_of[i], start_of[i + 1] - start_of[i]) for i in groups}
-        held = self._groups[wanted[0]] if len(wanted) == 1 else pa.concat_tables([self._groups[i] for i in wanted])
-        return held if len(held) == rows else held.slice(start - int(first[wanted[0]]), rows)
-
-    def _first_hidden(self) -> str:
-        with self.path.open("rb") as stream:
-            file = bounds.Parquet(stream, metadata=self._metadata)
-            for number in file.groups:
-                group = self._metadata.row_group(number)
-                null = [_is_null(group.column(i), group.num_rows) for i in range(group.num_columns)]
-                names = list(itertools.compress(file.schema_arrow.names, null))
-                rows = file.read(names, [number], plain=False)
-                for name, column in zip(rows.column_names, rows.columns, strict=True):
-                    if column.null_count < len(column):
-                        return name
-        return ""
+            ahead = min(2 * len(self._groups), MOST_AHEAD) if begin == self._groups.stop else 0
+            groups = range(begin, min(end + ahead, len(first) - 1))
+            self._decoded, self._groups = self._decode(groups), groups
+        return self._decoded.slice(start - int(first[self._groups.start]), rows)
 
     def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups. Columns that have no values, according to the statistics, are not decoded."""
-        columns = self._metadata.schema.to_arrow_schema()
-        if self._columns is not None:
-            columns = pa.schema([field for field in columns if field.name in self._columns], columns.metadata)
-        index = {name: i for i, name in enumerate(self._metadata.schema.names)}
-        filled = {
-            i
-            for group in map(self._metadata.row_group, groups)
-            for i in range(len(columns))
-            if not _is_null(group.column(index[columns[i].name]), group.num_rows)
-        }
+        """Returns row groups. Raises Damaged for values that are null according to the statistics."""
+        names = [name for name in self._metadata.schema.names if self._columns is None or name in self._columns]
         with self.path.open("rb") as stream:
-            file = bounds.Parquet(stream, metadata=self._metadata)
-            rows = file.read([columns[i].name for i in sorted(filled)], groups)
-        decoded = iter(rows.columns)
-        arrays = [next(decoded) if i in filled else pa.nulls(len(rows), columns[i].type) for i in range(len(columns))]
-        return pa.Table.from_arrays(arrays, schema=columns)
+            rows = bounds.Parquet(stream, metadata=self._metadata).read(names, groups)
+        for i, name in enumerate(self._metadata.schema.names):
+            nulls = sum(_nulls(self._metadata.row_group(group).column(i)) for group in groups)
+            if name in names and rows[name].null_count < nulls:
+                raise Damaged(f"{self.path} has values of {name} although its statistics report nulls. {_CHECK}")
+        return rows
 
 
-def _is_null(column: pq.ColumnChunkMetaData, rows: int) -> bool:
+def _nulls(column: pq.ColumnChunkMetaData) -> int:
+    """Returns the number of nulls in a column of a row group, according to its statistics, or 0 if it is unknown."""
     statistics = column.statistics
-    return bool(statistics and statistics.has_null_count and statistics.null_count == rows)
+    return statistics.null_count if statistics and statistics.has_null_count else 0
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -71,7 +71,7 @@ def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
         if launch.limits.reached is not None:
             break
         source = sources.get(study.name)
-        multihost.broadcast(worker.order(os.devnull, study, settings, source))  # only host 0 writes
+        multihost.broadcast(worker.Order(os.devnull, study, settings, source))  # only host 0 writes
         launch.report(StudyUpdate(study, RunProgress()))
         shutdown = Shutdown()
         progress = functools.partial(on_progress, study, shutdown)
@@ -105,7 +105,8 @@ def in_order(store: Folder, studies: Studies) -> list[Plan]:
     """Sorts studies. Those whose last attempt failed are moved to the end."""
 
     def failed(study: Plan) -> bool:
-        return [attempt.code for attempt in attempts.read(store / study.name)[-1:]] == [exit_codes.FAILED]
+        last = attempts.last(store / study.name)
+        return last is not None and last.code == exit_codes.FAILED
 
     return sorted(studies, key=failed)
 
@@ -115,14 +116,13 @@ def follow() -> int:
     ended: Outcomes = {}
     while (order := multihost.broadcast(None)) is not None:
         _note(RunProgress(saved=bool(ended)))  # host 0 has stored the previous study
-        study = worker.plan_of(order)
         shutdown = Shutdown()
         try:
-            ended = follow_study(study, order.settings, order.source, shutdown, _note)
+            ended = follow_study(order.study, order.settings, order.source, shutdown, _note)
         except Stopped:
             raise _terminated(shutdown) from None
         except Exception as error:
-            if multihost.lost(error) or not multihost.all_fail(study.name):
+            if multihost.lost(error) or not multihost.all_fail(order.study.name):
                 raise
     return exit_codes.DONE
 

@@ -219,7 +219,7 @@ class RemoteStudy:
         self._launch = launch
         self.study = study
         self._folder = launch.store / study.name
-        self._before = self._ledger()
+        self._before = self.ledger()
         self._began: float | None = None
         self._seen: heartbeat.Seen | None = None
         self._seen_at = 0.0
@@ -260,7 +260,7 @@ class RemoteStudy:
 
     def end(self, failure: str | None) -> StudyOutcome:
         """Reports and returns the outcome of the study. Call it once the study has ended."""
-        after = self._ledger()
+        after = self.ledger()
         seconds = 0.0 if self._began is None else time.monotonic() - self._began
         ran = Ledger(*(max(0, now - earlier) for now, earlier in zip(after, self._before, strict=True)))
         incomplete = ran.pruned + ran.time_limit + ran.lost + ran.failed
@@ -270,21 +270,18 @@ class RemoteStudy:
         self._launch.report(StudyUpdate(self.study, outcome=outcome))
         return outcome
 
-    def is_done(self) -> bool:
-        """Returns whether all requested trials are stored."""
-        return not self._ledger().unfinished
-
-    def _ledger(self) -> Ledger:
+    def ledger(self) -> Ledger:
+        """Returns the ledger of the stored trials."""
         return stores.progress(self._launch.store, self.study).ledger
 
 
 def cause(folder: Folder) -> str | None:
     """Returns the cause of failure and the log of the last attempt at a folder's study, or None without attempts."""
-    last = attempts.read(folder)[-1:]
-    if not last or (last[0].code is None and last[0].began is None):
+    last = attempts.last(folder)
+    if last is None or (last.code is None and last.began is None):
         return None
-    why = last[0].cause or "it ended without a report, so its machine may be gone"
-    return f"{why}; see {last[0].log}"
+    why = last.cause or "it ended without a report, so its machine may be gone"
+    return f"{why}; see {last.log}"
 
 
 def wait(seconds: float, on_wait: Callback) -> None:

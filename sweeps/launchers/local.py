@@ -122,7 +122,7 @@ class _Pool:
                 study = _next(self._queue, in_use)
                 store = str(self._launch.store)
                 source = self._launch.sources.get(study.name)
-                idle.take(study, worker.order(store, study, self._launch.settings, source))
+                idle.take(study, worker.Order(store, study, self._launch.settings, source))
                 self._launch.report(StudyUpdate(study, RunProgress()))
 
     def _watch(self, busy: Worker, *, is_heard: bool) -> None:

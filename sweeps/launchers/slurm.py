@@ -175,7 +175,7 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
       state: final state of the job, or None if SLURM no longer has it.
     """
     past = [past_attempt for past_attempt in attempts.read(launch.folder / study.study.name) if past_attempt.job == job]
-    if not past or state == "COMPLETED" or (state is None and study.is_done()):
+    if not past or state == "COMPLETED" or (state is None and not study.ledger().unfinished):
         yield study.end(None)
         return
     if past[-1].began is None:
@@ -193,8 +193,8 @@ def _end(launch: Launch, study: RemoteStudy, job: str, state: str | None) -> Ite
 
 def _adopted(launch: Launch) -> Jobs:
     """Returns the queued and running jobs of earlier runs of the sweep, by study."""
-    last = {s.name: attempts.read(launch.folder / s.name)[-1:] for s in launch.studies}
-    named = {name: past[0].job or "" for name, past in last.items() if past and past[0].launcher == "slurm"}
+    last = {study.name: attempts.last(launch.folder / study.name) for study in launch.studies}
+    named = {name: past.job or "" for name, past in last.items() if past and past.launcher == "slurm"}
     jobs = {name: job for name, job in named.items() if _JOB.fullmatch(job)}
     seen = _seen(jobs.values()) if jobs else {}
     if seen is None:

@@ -17,11 +17,9 @@ from harness.processes import processors
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import RunProgress, Settings, Source
 from results import durable
-from results.aliases import Json, Strings
+from results.aliases import Strings
 from results.bad_input import BadInput, first_line, is_remote
-from results.plans.kinds import from_plan
 from results.plans.plan import Plan
-from results.plans.trial_request import TrialRequest
 
 _ROOT = Path(__file__).parents[2]
 OURS = ("harness", "results", "sweeps", "workloads")  # packages whose frames are reported in failures
@@ -29,34 +27,21 @@ _LONGEST = 300  # maximum length of a cause
 
 
 class Order(NamedTuple):
-    """A study to run, as picklable data: its plan (as plain data), the requested trials, settings and data source.
+    """A study to run, as picklable data.
 
-    The study's output is written to the file ``log``. With None, standard output and error are not redirected.
+    Attributes:
+      store: folder of the store.
+      study: the study with its request.
+      settings: settings of the run.
+      source: data source, if the plan does not contain it.
+      log: file for the study's output. With None, standard output and error are not redirected.
     """
 
     store: str
-    plan: Json
-    request: TrialRequest
+    study: Plan
     settings: Settings
     source: Source
     log: str | None = None
-
-
-def order(store: str, study: Plan, settings: Settings, source: Source) -> Order:
-    """Returns an order to run a study.
-
-    Args:
-      store: folder of the store.
-      study: plan of the study.
-      settings: settings of the run.
-      source: data source, if the plan does not contain it.
-    """
-    return Order(store, study.plan(), study.request, settings, None if source is None else dict(source))
-
-
-def plan_of(order: Order) -> Plan:
-    """Returns the plan of an order, with the requested trials."""
-    return from_plan(order.plan, *order.request)
 
 
 class Failure(NamedTuple):
@@ -118,7 +103,7 @@ def _run(orders: Connection, order: Order, shutdown: Shutdown) -> WorkerReport:
         try:
             summary = run_study(
                 durable.location(order.store),
-                plan_of(order),
+                order.study,
                 order.settings,
                 on_progress=lambda progress: _send(orders, WorkerReport("progress", progress), shutdown),
                 source=order.source,
