@@ -39,6 +39,17 @@ def first_few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def joined(*words: str | None) -> str:
+    """Joins the nonempty ``words`` on one line, with dots between them."""
+    return " · ".join(filter(None, words))
+
+
+def span(counts: Sequence[float], dash: str = "–") -> str:
+    """Formats the range of some counts, such as ``64`` or ``32–1,024``."""
+    ends = dict.fromkeys((min(counts), max(counts)))
+    return dash.join(f"{end:,.0f}" for end in ends)
+
+
 def batch_sizes(sizes: Iterable[float]) -> str:
     """Lists batch sizes: ``batch size 64`` or ``batch sizes 64, 1,024``."""
     numbers = [f"{size:,.10g}" for size in sizes]

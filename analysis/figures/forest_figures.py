@@ -77,9 +77,7 @@ def _picture(drawn: Sequence[Row], gain: float) -> Any:
     for line in figure.texts:
         line.set_x(MARGIN)
     ax.set_position((LEFT, 0.86 / high, RIGHT - LEFT, 1 - 1.5 / high))
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(SMALLEST, LARGEST)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ticks.in_powers_of_two(ax.xaxis, (SMALLEST, LARGEST))
     ax.set(ylim=(-0.6, len(drawn) - 0.4), yticks=[])
     ax.set_xlabel("batch size (examples)", fontsize=10)
     ax.tick_params(axis="x", labelsize=9)

@@ -95,13 +95,10 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
     first = rows.drop_duplicates("trial")[target.metric]
     low = min(float(values.min()), target.value)
     high = min(float(values.max()), HIGHEST * float(first[np.isfinite(first)].median()))
-    ax.set_xscale("log", base=2)
     after = rows.loc[rows["step"] > 0, "step"]  # a logarithmic axis has no step 0; curves enter on the left
-    ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ticks.in_powers_of_two(ax.xaxis, (float(after.min()) / 1.25, float(after.max()) * 1.25))
     if low > 0:
-        ax.set(yscale="log", ylim=(low / 1.25, max(high, low * 2) * 1.25))
-        ticks.in_decades(ax.yaxis, ax.get_ylim())
+        ticks.in_decades(ax.yaxis, (low / 1.25, max(high, low * 2) * 1.25))
     else:
         room = 0.05 * (high - low) or 0.5
         ax.set_ylim(low - room, high + room)

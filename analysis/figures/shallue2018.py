@@ -253,7 +253,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
         counts = [count for panel in built for count in panel.trial_counts]
         counts += [line.selected.points.trials or 0 for panel in built for line in panel.lines]
         fewest, largest = min(counts, default=0), max(counts, default=0)
-        span = f"{fewest:,}" if fewest == largest else f"{fewest:,} to {largest:,}"
+        span = text.span([fewest, largest], " to ")
         if first.draws == paper_lines.BEST and not firsts:
             which += f", {span} at a batch size"
         elif fewest < min(firsts, default=largest):

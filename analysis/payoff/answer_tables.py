@@ -163,8 +163,7 @@ def times_as_text(answers: Sequence[Answer], prices: Mapping[str, float] = Mappi
     blocks = []
     for answer in answers:
         unit = answer.subject.names.get("unit", "")
-        title = (answer.subject.title, unit and f"batch sizes in {unit}", answer.device_kind)
-        lines = [" · ".join(filter(None, title))]
+        lines = [text.joined(answer.subject.title, unit and f"batch sizes in {unit}", answer.device_kind)]
         for basis, pay_off in answer.pay_offs.items():
             origin = f" by {answer.predicted_by}" if basis == PREDICTED else ""
             lines += ["", f"{basis}{origin}; devices after the last doubling that pays off: {pay_off.last.in_words()}"]

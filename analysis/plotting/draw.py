@@ -31,6 +31,11 @@ class Style(NamedTuple):
     marker: str
     line: tuple[float, tuple[float, ...]]
 
+    @property
+    def look(self) -> Look:
+        """The options of a line with these markers."""
+        return {"color": self.color, "marker": self.marker, "linestyle": self.line}
+
 
 # Okabe and Ito's colours for colour-blind readers. Brown and grey replace yellow, which is too pale for lines.
 STYLES = (
@@ -46,6 +51,7 @@ STYLES = (
 )
 INK = "#333333"
 GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
+PERFECT: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1}  # a line of perfect scaling
 SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
 DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
@@ -85,9 +91,7 @@ def batch_size_axis(
       compact: whether to draw only a few ticks, written as powers.
       unit: unit of the batch sizes, or empty if the lines may have different units.
     """
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
+    ticks.in_powers_of_two(ax.xaxis, ticks.limits(batch_sizes, 0.6, 0.6, least=0), compact=compact)
     ax.set_xlabel(f"batch size ({unit})" if unit else "batch size")
     ax.grid(**GRID)
 
@@ -100,11 +104,10 @@ def batch_size_axes(
     Set ``compact`` for small panels. Space for ``rows`` rows of answers is left at the bottom.
     """
     batch_size_axis(ax, batch_sizes, compact=compact, unit=unit)
-    ax.set_yscale("log", base=2)
     share = 0.03 + 0.065 * rows  # of the height
     octaves = math.log2(max(steps) / min(steps)) + 0.6
-    ax.set_ylim(*ticks.limits(steps, max(0.9, octaves * share / (1 - share)), 0.6))
-    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
+    below = max(0.9, octaves * share / (1 - share))
+    ticks.in_powers_of_two(ax.yaxis, ticks.limits(steps, below, 0.6), compact=compact)
     ax.set_ylabel("steps to target")
 
 
@@ -269,7 +272,7 @@ def band(
 def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | None = "perfect scaling") -> None:
     """Draws the line along which batch size times steps equals ``examples``, so doubling the batch halves the steps."""
     across = np.array(ax.get_xlim())
-    ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
+    ax.plot(across, examples / across, label=label, zorder=2.5, **PERFECT | {"color": color})
 
 
 def ring(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
@@ -291,10 +294,10 @@ def diamond(color: str, *, in_doubt: bool) -> Look:
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
     """Returns the legend entry for a curve."""
-    marker: Look = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
-    marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
-    marker["markeredgewidth"] = 0.9 if hollow else 0.6
-    return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)
+    look: Look = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    if hollow:
+        look = {"markeredgecolor": style.color, "markeredgewidth": 0.9, "markerfacecolor": "white"}
+    return Line2D([], [], linewidth=1.6, markersize=5, label=label, **style.look, **look)
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], names: Sequence[str], *, columns: int) -> None:

@@ -156,10 +156,8 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
         ends = [end for row in rows for end in row[1:]] + [ratio for _, ratio in chose]
         draw.batch_size_axis(ax, [row[0] for row in rows], unit=curve_trials.one.curve.unit)
         ax.axhline(1, color=draw.SELECTED.color, linewidth=1.2, zorder=1.5)
-        ax.set_yscale("log", base=2)
         farthest = max([2.0, *(max(end, 1 / end) * 1.2 for end in ends if np.isfinite(end))])
-        ax.set_ylim(1 / farthest, farthest)
-        ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=farthest > WIDE)
+        ticks.in_powers_of_two(ax.yaxis, (1 / farthest, farthest), compact=farthest > WIDE)
         if chose:
             ax.plot(*zip(*chose, strict=True), **CHOSE)
         draw.markers_with_bars(ax, rows, draw.CONFIRMED)

@@ -57,7 +57,7 @@ def panel(
         for member, style, factor in zip(members, styles, factors, strict=True):
             _draw(ax, member, style, factor, relative_to, alone=alone, evaluated=evaluated)
             if perfect in (EACH, member.label):
-                draw.perfect_scaling(ax, _examples(member) / factor)
+                draw.perfect_scaling(ax, examples(member) / factor)
         if alone:
             labelled = verdict_marks.label_fits(members[0].selected, members[0].confirmed)
             verdict_marks.answers(ax, labelled, small=True)
@@ -83,7 +83,7 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
         entries += _answers(members, style, alone=alone)
     if perfect:
-        entries.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
+        entries.append(Line2D([], [], label="perfect scaling", **draw.PERFECT))
     if any(len(published_steps(curve)[0]) for curve in members):
         entries.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
     if any(curve.missed for curve in members):
@@ -174,7 +174,7 @@ def _published(curve: CurveFits, relative_to: int | None) -> tuple[np.ndarray, n
     return (sizes, steps / unit[0]) if len(unit) else (np.empty(0), np.empty(0))
 
 
-def _examples(curve: CurveFits) -> float:
+def examples(curve: CurveFits) -> float:
     """Returns batch size times steps under perfect scaling: from the fit, or else from the smallest batch size."""
     if curve.selected.fit:
         return curve.selected.fit.e_min

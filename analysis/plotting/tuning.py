@@ -66,8 +66,7 @@ def panel(title: str, curve: CurveFits, quantity: Quantity) -> Panel:
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
         if quantity.log:
-            ax.set(yscale="log", ylim=(np.nanmin(low) / 2, np.nanmax(high) * 2))
-            ticks.in_decades(ax.yaxis, ax.get_ylim())
+            ticks.in_decades(ax.yaxis, (np.nanmin(low) / 2, np.nanmax(high) * 2))
         if quantity.is_rate:
             for name, power in POWERS.items():
                 scaled = value[0] * (sizes / sizes[0]) ** power
@@ -168,12 +167,12 @@ def plane_panel(
     """Returns a panel of trials within the ``limits`` of both axes, with contours of the effective learning rate."""
 
     def onto(ax: Axes) -> None:
-        for axis, quantity, (low, high) in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
-            getattr(ax, f"set_{axis.axis_name}scale")("log" if quantity.log else "linear")
-            getattr(ax, f"set_{axis.axis_name}lim")(low, high)
-            getattr(ax, f"set_{axis.axis_name}label")(quantity.label)
+        for axis, quantity, ends in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
+            axis.set_label_text(quantity.label)
             if quantity.log:
-                ticks.in_decades(axis, (low, high))
+                ticks.in_decades(axis, ends)
+            else:
+                ax.set(**{f"{axis.axis_name}lim": ends})
         if contours:
             _plane_contours(ax)
         for kind, look in LOOKS.items():

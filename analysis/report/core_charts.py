@@ -52,7 +52,7 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart
         dataset = curves[0].representative.study.dataset
         yield LegendChart(
             f"Seconds per epoch on {device}",
-            labels.line(dataset, size, "medians, with the middle half of the epochs"),
+            text.joined(dataset, size, "medians, with the middle half of the epochs"),
             mark_of,
             {
                 "spec": charts.cores(mark_of, across, up),
@@ -117,7 +117,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChar
             )
         yield LegendChart(
             f"Tuning: d = {first.study.dim}, {labels.solver(first)}",
-            labels.line(first.study.dataset, labels.size(first), labels.span([first.study.epochs], "epoch")),
+            text.joined(first.study.dataset, labels.size(first), labels.span([first.study.epochs], "epoch")),
             {},
             {
                 "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1]), f"Recall@20, {split}"),
@@ -159,7 +159,7 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
     row = best.trials.loc[trial]
     choice = f"α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
     spec = charts.courses(mark_of, "seconds of solving" if timed else "epoch", log)
-    goal = labels.line(best.study.dataset, labels.size(best), choice)
+    goal = text.joined(best.study.dataset, labels.size(best), choice)
     return LegendChart(title, goal, mark_of, {"spec": spec, "always": {"points": rows}}, group, conclusions)
 
 

@@ -138,7 +138,8 @@ def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:
     runs = []
     for name, sizes_of_regime in itertools.groupby(named, key=lambda pair: pair[1]):
         regime = regime_index(name)
-        runs.append((regime, f"{REGIMES[regime]} {_span([size for size, _ in sizes_of_regime])}"))
+        span = text.span([size for size, _ in sizes_of_regime], " … ")
+        runs.append((regime, f"{REGIMES[regime]} {span}"))
     return runs
 
 
@@ -276,7 +277,3 @@ def _again(confirmation: Confirmed) -> str:
 
 def _steps(ends: Ends) -> str:
     return f"{middle(ends):,.0f} steps" if math.isfinite(ends[1]) else "never reached"
-
-
-def _span(sizes: Sequence[float]) -> str:
-    return f"{sizes[0]:,.0f}" if len(sizes) == 1 else f"{sizes[0]:,.0f} … {sizes[-1]:,.0f}"
