@@ -32,7 +32,7 @@ def parser() -> CommandParser:
     """Returns the parser for all commands."""
     top = CommandParser(prog="python -m analysis", description=help_text.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
-    store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
+    _add_store(store, required=True)
     target.add_argument("--metric", help="use this metric instead of the studies' own targets (needs --value)")
     target.add_argument("--value", type=float, help="the value to reach (needs --metric)")
     _add_target(target)
@@ -152,9 +152,13 @@ def _add_steps(sub: CommandParser) -> None:
         metavar="RULE",
         help="how trials give an answer: minimum or released (minimum)",
     )
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    _add_first(sub)
     for flag in ("--k", "--best-of"):
         sub.add_argument(flag, type=functools.partial(_removed, "--rule median"), help=argparse.SUPPRESS)
+
+
+def _add_first(sub: CommandParser) -> None:
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
 
 
 def _counts(words: str) -> list[int]:
@@ -168,10 +172,14 @@ def _counts(words: str) -> list[int]:
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: invalid … value
 
 
+def _add_store(sub: Any, **options: Any) -> None:
+    sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store", **options)
+
+
 def _add_published(sub: CommandParser) -> None:
     """Adds --store and --published, one of which is required, and the options of --published."""
     source = sub.add_mutually_exclusive_group(required=True)
-    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    _add_store(source)
     source.add_argument("--published", action="store_true", help="published steps next to their predictions")
     sub.add_argument("--anchor", metavar="ROW", help="published row that scales its generation (with --published)")
 
@@ -179,7 +187,7 @@ def _add_published(sub: CommandParser) -> None:
 def _add_source(sub: CommandParser, *, required: bool = True) -> Any:
     """Adds --store and --points, which are mutually exclusive, and returns their group."""
     source = sub.add_mutually_exclusive_group(required=required)
-    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    _add_store(source)
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
     return source
 
@@ -250,7 +258,7 @@ def _add_where(sub: CommandParser, needs: str) -> None:
 
 def _add_figures(sub: CommandParser) -> None:
     sub.add_argument("--list", action="store_true", help="list the figures and exit")
-    sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    _add_store(sub)
     sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to, created if missing")
     sub.add_argument("--name", metavar="NAME", help="draw only this figure, or the figures of this paper")
     sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure from the studies selected by --where")
@@ -261,7 +269,7 @@ def _add_figures(sub: CommandParser) -> None:
     )
     sub.add_argument("--best-of", type=functools.partial(_removed, "--kind searches"), help=argparse.SUPPRESS)
     sub.add_argument("--rule", choices=("minimum", "released"), help="trials that count for --kind (minimum)")
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    _add_first(sub)
     sub.add_argument("--metric", help="use this metric instead of the studies' own targets")
     sub.add_argument(
         "--value", type=float, action="append", default=[], help="the value to reach (several with --kind)"

@@ -34,9 +34,9 @@ def interval(low: float, high: float) -> str:
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
 
 
-def first_few(names: Sequence[str]) -> str:
+def first_few(names: Sequence[str], comma: str = ", ") -> str:
     """Formats the first three of ``names`` and the number of remaining ones."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return comma.join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def joined(*words: str | None) -> str:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from analysis.measured_layouts import MeasuredLayout
+from analysis.measured_layouts import MeasuredLayout, pairs
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
@@ -121,10 +121,10 @@ def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
 
 def canonical(layout: MeasuredLayout) -> Strings:
     """Returns the mesh and the layout with mesh axes renamed to their positions."""
-    sizes = [pair.split(":") for pair in layout.study.mesh.split(";")]
-    place = {name: str(i) for i, (name, _) in enumerate(sizes)}
-    pairs = [pair.split(":") for pair in layout.study.layout.split(";") if pair]
-    return (*(size for _, size in sizes), *sorted(f"{axis}:{place.get(over, over)}" for axis, over in pairs))
+    sizes = pairs(layout.study.mesh)
+    place = {name: str(i) for i, name in enumerate(sizes)}
+    over = [f"{axis}:{place.get(name, name)}" for axis, name in pairs(layout.study.layout).items()]
+    return (*sizes.values(), *sorted(over))
 
 
 def published(layouts: Sequence[MeasuredLayout]) -> Pictures:

@@ -91,7 +91,7 @@ def _picture(answer: Answer) -> Any:
 def _label(basis: Basis, answer: Answer, pay_off: PayOff) -> str:
     """Returns the legend label of a line, with its answer."""
     origin = f"predicted by {answer.predicted_by}" if basis == PREDICTED else basis
-    words = pay_off.last.in_words()
+    words = pay_off.last_in_words
     devices = "device" if words.split()[-1] == "1" else "devices"
     return f"{origin}: {words if words.startswith('unknown') else f'pays off up to {words} {devices}'}"
 

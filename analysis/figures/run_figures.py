@@ -60,7 +60,7 @@ def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
 def _draw(left: Axes, right: Axes, answer: Answer, style: Style, runs: pd.DataFrame) -> None:
     """Draws one kind of chip in both panels, with runs as short dashes. The left panel also shows doubling gains."""
     pay_off = answer.pay_offs[PUBLISHED]
-    words = pay_off.last.in_words()
+    words = pay_off.last_in_words
     words = words if words.startswith("unknown") else f"pays off up to {words} chips"
     label = f"{answer.device_kind}, published: {words}"
     marks: Look = style.look | {"marker": STYLES[0].marker, "markersize": 6}

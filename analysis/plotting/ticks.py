@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
 Ends = tuple[float, float]  # limits of an axis
@@ -69,7 +69,7 @@ def in_decades(axis: Axis, limits: Ends) -> None:
 
 
 def _scale(axis: Axis, limits: Ends) -> None:
-    name = axis.axis_name
+    name = "x" if isinstance(axis, XAxis) else "y"
     axis.axes.set(**{f"{name}scale": "log", f"{name}lim": limits})
 
 

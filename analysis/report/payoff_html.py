@@ -67,7 +67,7 @@ def _last(pay_off: PayOff | None) -> Cell:
     if pay_off is None:
         return Cell("", "", "number")
     stated = [number for number in pay_off.last[:3] if not math.isnan(number)]
-    return Cell(pay_off.last.in_words(), stated[0] if stated else "", "number")
+    return Cell(pay_off.last_in_words, stated[0] if stated else "", "number")
 
 
 def _extent(answer: Answer) -> Cell:
