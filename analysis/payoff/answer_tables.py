@@ -9,10 +9,13 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import PAYOFF, PAYOFF_TIMES
+from analysis.fitting import fit_tables
+from analysis.fitting.curve_fits import CurveFits
 from analysis.fitting.extents import GAIN
+from analysis.fitting.fits import PointsFit
 from analysis.payoff import time_to_target
 from analysis.payoff.answers import Answer
-from analysis.payoff.step_times import BASES, PREDICTED, Basis
+from analysis.payoff.step_times import BASES, NAMES, PREDICTED, Basis
 from analysis.payoff.subjects import DIFFERING
 from analysis.payoff.time_to_target import PayOff
 from results import definitions
@@ -50,6 +53,18 @@ def table(answers: Sequence[Answer]) -> pd.DataFrame:
             row |= dict(zip((name, f"{name}_low", f"{name}_high", f"{prefix}_verdict"), last, strict=True))
         rows.append(row)
     return _named(answers, pd.DataFrame(rows, columns=list(PAYOFF)))
+
+
+def of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> pd.DataFrame:
+    """Returns the table of fits (see ``fit_tables.table``), followed by the answers in words (``fit_tables.KEPT``)."""
+    words = [(*points_fit.extents_in_words, points_fit.hyperbola_in_words) for points_fit in points_fits]
+    return fit_tables.table(names, list(points_fits)).join(pd.DataFrame(words, columns=fit_tables.KEPT))
+
+
+def of_curves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
+    """Returns ``of_fits`` for the selected answers of curves, indexed by data set, model and optimizer."""
+    names = pd.DataFrame([curve.curve.workload[:3] for curve in fitted], columns=NAMES)
+    return of_fits(names, [curve.selected for curve in fitted]).set_index(list(NAMES))
 
 
 def times_table(answers: Sequence[Answer], prices: Mapping[str, float] = MappingProxyType({})) -> pd.DataFrame:
