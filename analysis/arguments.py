@@ -87,23 +87,21 @@ def parser() -> CommandParser:
 def _columns() -> dict[str, str]:
     """Returns the text of ``--help-columns`` by command."""
     h, c = help_text, columns
-    texts = {
-        "steps": h.STEPS_COLUMNS + meanings(c.STEPS | c.CONFIRMED | c.BEST | c.UNIT | c.DIFFERS),
-        "fit": h.FIT_COLUMNS + meanings(c.UNIT | c.PAIRS | c.FITS),
-        "coverage": h.COVERAGE_OF_FITS
-        + meanings(c.COVERAGE)
-        + h.COVERAGE_OF_EXTENTS
-        + meanings(c.EXTENT_COVERAGE)
-        + h.COVERAGE_OF_NARROWING
-        + meanings(c.NARROWING)
-        + h.COVERAGE_OF_CORES_COLUMNS
-        + meanings(c.COVERAGE_OF_CORES)
-        + h.COVERAGE_OF_SUGGESTIONS
-        + meanings(c.SUGGESTED),
-        "payoff": h.PAYOFF_FILES + meanings(c.PAYOFF) + h.PAYOFF_TIMES + meanings(c.PAYOFF_TIMES),
-        "suggest": h.SUGGEST_COLUMNS + meanings(c.SUGGESTIONS),
-        "compare": h.COMPARE_COLUMNS + meanings(c.COMPARE),
+    tables = {
+        "steps": [(h.STEPS_COLUMNS, c.STEPS | c.CONFIRMED | c.BEST | c.UNIT | c.DIFFERS)],
+        "fit": [(h.FIT_COLUMNS, c.UNIT | c.PAIRS | c.FITS)],
+        "coverage": [
+            (h.COVERAGE_OF_FITS, c.COVERAGE),
+            (h.COVERAGE_OF_EXTENTS, c.EXTENT_COVERAGE),
+            (h.COVERAGE_OF_NARROWING, c.NARROWING),
+            (h.COVERAGE_OF_CORES_COLUMNS, c.COVERAGE_OF_CORES),
+            (h.COVERAGE_OF_SUGGESTIONS, c.SUGGESTED),
+        ],
+        "payoff": [(h.PAYOFF_FILES, c.PAYOFF), (h.PAYOFF_TIMES, c.PAYOFF_TIMES)],
+        "suggest": [(h.SUGGEST_COLUMNS, c.SUGGESTIONS)],
+        "compare": [(h.COMPARE_COLUMNS, c.COMPARE)],
     }
+    texts = {name: "".join(head + meanings(table) for head, table in pairs) for name, pairs in tables.items()}
     for name, (view, row) in kind_views.commands().items():
         texts[name] = h.KIND_COLUMNS + meanings(row.columns) + view.further_columns
     return texts

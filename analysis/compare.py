@@ -15,7 +15,7 @@ from analysis.trials import steps_to_target, trials
 from analysis.trials.trials import StudyTrials
 from results import printing, store
 from results.aliases import Fields, Json
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder, Location, location
 from results.grouping import grouped
 from results.plans.study import Target, TargetRequest, decimal, digest
@@ -197,7 +197,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
     if not pd.isna(row["batch_size"]):
         words.append(f"batch size {row['batch_size']:,}")
     if not pd.isna(row["cores"]):
-        words.append("1 core" if row["cores"] == 1 else f"{row['cores']:,} cores")
+        words.append(number_of(row["cores"], "core"))
     if not pd.isna(row["target_metric"]):
         words.append(f"{row['target_metric']} ≤ {decimal(row['target_value'])}")
     if row["what"] in BLOCKS["factorizations"]:

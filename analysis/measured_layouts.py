@@ -286,14 +286,19 @@ def as_text(layouts: Sequence[MeasuredLayout]) -> str:
         shown, key=lambda accepted: (accepted.study.labels.model, accepted.study.engine, accepted.number("wire_bytes"))
     ):
         names = {"model": layout.study.labels.model, "mesh": layout.study.mesh, "layout": layout.study.layout_label}
-        numbers = {
-            "redundancy": f"{layout.number('redundancy'):.2f}",
-            "MB sent": f"{layout.number('wire_bytes') / 1e6:,.2f}",
-            "MB held": f"{layout.number('peak_bytes') / 1e6:,.1f}",
-            "predicted ms": f"{layout.number('predicted_step_seconds') * 1e3:,.3f}",
-            "ms": f"{layout.number('step_seconds') * 1e3:,.3f}",
-            "loss": f"{layout.losses[-1]:.5f}" if len(layout.losses) else "",
-        }
-        cells = {name: "" if number == "nan" else number for name, number in numbers.items()}
+        numbers = shown_numbers(layout).items()
+        cells = {name: "" if math.isnan(number) else format(number, form) for name, (number, form) in numbers}
         rows.append(names | {"engine": layout.study.engine} | cells)
     return text.table(rows, ["model", "mesh", "layout", "engine"])
+
+
+def shown_numbers(layout: MeasuredLayout) -> dict[str, tuple[float, str]]:
+    """Returns the numbers of a row for a reader, by heading, each with its format. Missing numbers are NaN."""
+    return {
+        "redundancy": (layout.number("redundancy"), ".2f"),
+        "MB sent": (layout.number("wire_bytes") / 1e6, ",.2f"),
+        "MB held": (layout.number("peak_bytes") / 1e6, ",.1f"),
+        "predicted ms": (layout.number("predicted_step_seconds") * 1e3, ",.3f"),
+        "ms": (layout.number("step_seconds") * 1e3, ",.3f"),
+        "loss": (float(layout.losses[-1]) if len(layout.losses) else math.nan, ".5f"),
+    }

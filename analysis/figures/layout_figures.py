@@ -52,7 +52,7 @@ def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.xaxis.set_major_locator(FixedLocator([0, *ticks[ticks >= smallest / 2]]))
         ax.xaxis.set_minor_locator(NullLocator())
         _finish(ax, "counted MB sent per device and step", f"{how}, ms")
-        _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
+        _name(ax, "fastest", members, np.argsort(seconds, kind="stable"))
         yield Picture(names, figure)
 
 
@@ -71,7 +71,7 @@ def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.step(held[front] / 1e6, seconds[front] * 1e3, where="post", color=INK, linewidth=1.0, zorder=1.5)
         ax.set_xscale("log")
         _finish(ax, "counted peak MB per device", f"{how}, ms")
-        _name(ax, "on the line, by memory", [members[i] for i in front])
+        _name(ax, "on the line, by memory", members, front)
         yield Picture(names, figure)
 
 
@@ -109,7 +109,7 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.set_xscale("log")
         twins = f"; grey: twins differ by up to {band - 1:.0%}" if band else ""
         _finish(ax, "predicted ms", f"measured ms{twins}")
-        _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
+        _name(ax, "fastest", members, np.argsort(seconds, kind="stable"))
         yield Picture(names, figure)
 
 
@@ -256,11 +256,11 @@ def _finish(ax: Axes, across: str, up: str) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), title="redundancy")
 
 
-def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout]) -> None:
-    """Lists the first layouts next to the picture."""
-    named = members[:NAMED]
-    lines = [f"{layout.study.mesh}\n  {_folded(layout.study.layout_label)}" for layout in named]
-    head = f"{heading} ({len(named)} of {len(members)}):" if len(named) < len(members) else f"{heading}:"
+def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout], order: np.ndarray) -> None:
+    """Lists the first layouts of an order next to the picture."""
+    plans = [members[i].study for i in order[:NAMED]]
+    lines = [f"{plan.mesh}\n  {_folded(plan.layout_label)}" for plan in plans]
+    head = f"{heading} ({NAMED} of {len(order)}):" if len(order) > NAMED else f"{heading}:"
     ax.text(1.03, 0.62, "\n".join([head, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
 
 

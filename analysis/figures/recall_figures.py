@@ -249,16 +249,7 @@ def _course(
     x = axis.values(frame).to_numpy(float)
     for ax, name in ((left, "recall_20"), (right, "objective")):
         y = frame[name].to_numpy()
-        ax.plot(
-            x,
-            y,
-            markersize=5,
-            zorder=3,
-            linewidth=1.4,
-            label=shown,
-            **style.look,
-            **WHITE,
-        )
+        ax.plot(x, y, markersize=5, zorder=3, linewidth=1.4, label=shown, **style.look, **WHITE)
         finite = np.flatnonzero(np.isfinite(y))
         if len(finite) and len(finite) < len(y):
             last = finite[-1:]

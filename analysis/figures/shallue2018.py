@@ -174,9 +174,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     """Builds a panel of best errors. Lines with the same workload and group of trials are read together."""
-    errors = []
-    problems = []
-    counts = []
+    errors, problems, counts = [], [], []
     for group in grouped(members, lambda line: (line.workload, line.split)).values():
         workload = paper.find(group[0])
         assert workload is not None, "the caller checks this"

@@ -15,6 +15,7 @@ from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
+from results.grouping import grouped
 from results.plans.kinds import along
 from results.plans.study import Target, decimal
 from results.rules.answers import Rule
@@ -73,13 +74,14 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
     """Yields pages with one panel per group of workloads that differ only in optimizer, model or data set."""
     field_compared = request.by or "optimizer"
     check_choice("--by", field_compared, pages.FIELDS)
-    groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
-    for workload, target in requests.each(selection, request):
-        shared_names = tuple(getattr(workload, field) for field in pages.FIELDS if field != field_compared)
-        goal = None if field_compared == "dataset" else target  # every data set has its own target
-        groups.setdefault((*shared_names, workload.unit, goal), []).append((workload, target))
+
+    def shared(pair: tuple[WorkloadStudies, Target]) -> tuple[object, ...]:
+        workload, target = pair
+        names = [getattr(workload, field) for field in pages.FIELDS if field != field_compared]
+        return *names, workload.unit, None if field_compared == "dataset" else target  # data sets have own targets
+
     entries = []
-    for key, group in groups.items():
+    for key, group in grouped(requests.each(selection, request), shared).items():
         title = " · ".join(map(str, key[:2]))
         labelled = []
         for workload, target in group:

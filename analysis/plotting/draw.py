@@ -1,5 +1,6 @@
 """Functions for drawing steps to target against batch size, with ticks at powers of two."""
 
+import functools
 import itertools
 import math
 import textwrap
@@ -19,6 +20,7 @@ from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks
 
 Look = dict[str, Any]  # options of an artist
+symbol = functools.partial(Line2D, [], [])  # a line that is only in a legend
 
 
 class Style(NamedTuple):
@@ -52,6 +54,8 @@ STYLES = (
 INK = "#333333"
 GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
 PERFECT: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1}  # a line of perfect scaling
+MISSED: Look = {"linestyle": "none", "marker": "^", "markerfacecolor": "white"}
+MISSED["label"] = "not reached within this budget"
 SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
 DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
@@ -226,17 +230,7 @@ def markers_with_bars(
 
 def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
     """Draws open triangles at the step budgets of batch sizes at which the target was missed."""
-    ax.plot(
-        batch_size,
-        budget,
-        linestyle="none",
-        marker="^",
-        markersize=6.5,
-        markerfacecolor="white",
-        markeredgecolor=style.color,
-        label="not reached within this budget",
-        zorder=4,
-    )
+    ax.plot(batch_size, budget, markersize=6.5, markeredgecolor=style.color, zorder=4, **MISSED)
 
 
 def fit_line(ax: Axes, fit: regimes.Fit, style: Style, *, factor: float = 1.0) -> None:
@@ -297,7 +291,7 @@ def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
     look: Look = {"markeredgecolor": "white", "markeredgewidth": 0.6}
     if hollow:
         look = {"markeredgecolor": style.color, "markeredgewidth": 0.9, "markerfacecolor": "white"}
-    return Line2D([], [], linewidth=1.6, markersize=5, label=label, **style.look, **look)
+    return symbol(linewidth=1.6, markersize=5, label=label, **style.look, **look)
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], names: Sequence[str], *, columns: int) -> None:

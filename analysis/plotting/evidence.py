@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from scipy import special
@@ -14,7 +13,7 @@ from scipy import special
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, grid, ticks, tuning
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK, Look, symbol
 from analysis.plotting.grid import Panel
 from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
@@ -165,7 +164,7 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
 
     legend: list[Artist] = [draw.legend_entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
     if any(study.choosing for study in confirmations):
-        legend.append(Line2D([], [], label="median that chose it", **CHOSE))
+        legend.append(symbol(label="median that chose it", **CHOSE))
     return Panel("confirmed over selected steps", onto, legend)
 
 

@@ -19,6 +19,7 @@ from analysis.plotting.ticks import Ends
 from analysis.trials import rerun_targets, trials
 from analysis.workload_studies import WorkloadStudies
 from results.aliases import OnCount
+from results.bad_input import number_of
 from results.durable import Folder
 from results.plans.kinds import along
 from results.plans.study import METRICS, RERUNS, Target, TargetRequest
@@ -267,7 +268,7 @@ def _metaparameters(best: pd.Series) -> list[tuple[str, str]]:
 
 
 def _again(confirmation: Confirmed) -> str:
-    seeds = f"{confirmation.repeats} fresh seed{'s' * (confirmation.repeats > 1)}"
+    seeds = number_of(confirmation.repeats, "fresh seed")
     if not confirmation.reached:
         return f"{seeds} did not reach the target"
     steps = f"median {_steps(confirmation.median)}"
