@@ -242,8 +242,8 @@ class Workload(NamedTuple):
     axes: Callable[[], Any] | None = None
 
     @property
-    def variable_shapes(self) -> Variables:
-        """The shapes of the parameters and of the state."""
+    def variable_shapes(self) -> Any:
+        """The shapes of the parameters and of the state, as a pair."""
         import jax
 
         return jax.eval_shape(lambda: self.init(jax.random.key(0)))

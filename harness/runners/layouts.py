@@ -76,14 +76,16 @@ def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
 def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensors]:
     """Returns the workload of a study, its number of classes, and its named axes."""
     shape = Shape(**study.model_options) if study.dataset == plans.COUNTING else None
-    if shape:
-        row, model, options = shapes.dataset(shape, study.length), "transformer_rotary", shape.options
-    else:
+    if not shape:
         row, model, options = registry.dataset(study.dataset, source), study.model, study.model_options
+    else:
+        row, model, options = shapes.dataset(shape, study.length), "transformer_rotary", shape.options
     workload = registry.workload(row, model, {**options, **study.step_options}, study.optimizer, study.precision)
     if shape:
-        return workload, row.classes, shapes.tensors(shape, study.batch_size, study.length)
-    return workload, row.classes, shardings.tensors(workload, study.batch_size)
+        tensors = shapes.tensors(shape, study.batch_size, study.length)
+    else:
+        tensors = shardings.tensors(workload, study.batch_size)
+    return workload, row.classes, tensors
 
 
 def kept_names(study: LayoutStudy, source: Source) -> tuple[str, ...]:
