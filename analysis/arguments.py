@@ -32,7 +32,7 @@ def parser() -> CommandParser:
     """Returns the parser for all commands."""
     top = CommandParser(prog="python -m analysis", description=help_text.TOP)
     store, target, csv = (CommandParser(add_help=False) for _ in range(3))
-    store.add_argument("--store", type=location, required=True, metavar="DIR", help="folder of the store")
+    _add_store(store, required=True)
     target.add_argument("--metric", help="use this metric instead of the studies' own targets (needs --value)")
     target.add_argument("--value", type=float, help="the value to reach (needs --metric)")
     _add_target(target)
@@ -87,23 +87,21 @@ def parser() -> CommandParser:
 def _columns() -> dict[str, str]:
     """Returns the text of ``--help-columns`` by command."""
     h, c = help_text, columns
-    texts = {
-        "steps": h.STEPS_COLUMNS + meanings(c.STEPS | c.CONFIRMED | c.BEST | c.UNIT | c.DIFFERS),
-        "fit": h.FIT_COLUMNS + meanings(c.UNIT | c.PAIRS | c.FITS),
-        "coverage": h.COVERAGE_OF_FITS
-        + meanings(c.COVERAGE)
-        + h.COVERAGE_OF_EXTENTS
-        + meanings(c.EXTENT_COVERAGE)
-        + h.COVERAGE_OF_NARROWING
-        + meanings(c.NARROWING)
-        + h.COVERAGE_OF_CORES_COLUMNS
-        + meanings(c.COVERAGE_OF_CORES)
-        + h.COVERAGE_OF_SUGGESTIONS
-        + meanings(c.SUGGESTED),
-        "payoff": h.PAYOFF_FILES + meanings(c.PAYOFF) + h.PAYOFF_TIMES + meanings(c.PAYOFF_TIMES),
-        "suggest": h.SUGGEST_COLUMNS + meanings(c.SUGGESTIONS),
-        "compare": h.COMPARE_COLUMNS + meanings(c.COMPARE),
+    tables = {
+        "steps": [(h.STEPS_COLUMNS, c.STEPS | c.CONFIRMED | c.BEST | c.UNIT | c.DIFFERS)],
+        "fit": [(h.FIT_COLUMNS, c.UNIT | c.PAIRS | c.FITS)],
+        "coverage": [
+            (h.COVERAGE_OF_FITS, c.COVERAGE),
+            (h.COVERAGE_OF_EXTENTS, c.EXTENT_COVERAGE),
+            (h.COVERAGE_OF_NARROWING, c.NARROWING),
+            (h.COVERAGE_OF_CORES_COLUMNS, c.COVERAGE_OF_CORES),
+            (h.COVERAGE_OF_SUGGESTIONS, c.SUGGESTED),
+        ],
+        "payoff": [(h.PAYOFF_FILES, c.PAYOFF), (h.PAYOFF_TIMES, c.PAYOFF_TIMES)],
+        "suggest": [(h.SUGGEST_COLUMNS, c.SUGGESTIONS)],
+        "compare": [(h.COMPARE_COLUMNS, c.COMPARE)],
     }
+    texts = {name: "".join(head + meanings(table) for head, table in pairs) for name, pairs in tables.items()}
     for name, (view, row) in kind_views.commands().items():
         texts[name] = h.KIND_COLUMNS + meanings(row.columns) + view.further_columns
     return texts
@@ -152,9 +150,13 @@ def _add_steps(sub: CommandParser) -> None:
         metavar="RULE",
         help="how trials give an answer: minimum or released (minimum)",
     )
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    _add_first(sub)
     for flag in ("--k", "--best-of"):
         sub.add_argument(flag, type=functools.partial(_removed, "--rule median"), help=argparse.SUPPRESS)
+
+
+def _add_first(sub: CommandParser) -> None:
+    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
 
 
 def _counts(words: str) -> list[int]:
@@ -168,10 +170,14 @@ def _counts(words: str) -> list[int]:
 _counts.__name__ = "numbers of trials, such as 8,16,32,"  # argparse prints it: invalid … value
 
 
+def _add_store(sub: Any, **options: Any) -> None:
+    sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store", **options)
+
+
 def _add_published(sub: CommandParser) -> None:
     """Adds --store and --published, one of which is required, and the options of --published."""
     source = sub.add_mutually_exclusive_group(required=True)
-    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    _add_store(source)
     source.add_argument("--published", action="store_true", help="published steps next to their predictions")
     sub.add_argument("--anchor", metavar="ROW", help="published row that scales its generation (with --published)")
 
@@ -179,7 +185,7 @@ def _add_published(sub: CommandParser) -> None:
 def _add_source(sub: CommandParser, *, required: bool = True) -> Any:
     """Adds --store and --points, which are mutually exclusive, and returns their group."""
     source = sub.add_mutually_exclusive_group(required=required)
-    source.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    _add_store(source)
     source.add_argument("--points", type=path, metavar="FILE", help="CSV file of points instead of a store")
     return source
 
@@ -250,7 +256,7 @@ def _add_where(sub: CommandParser, needs: str) -> None:
 
 def _add_figures(sub: CommandParser) -> None:
     sub.add_argument("--list", action="store_true", help="list the figures and exit")
-    sub.add_argument("--store", type=location, metavar="DIR", help="folder of the store")
+    _add_store(sub)
     sub.add_argument("--out", type=path, metavar="DIR", help="folder to write to, created if missing")
     sub.add_argument("--name", metavar="NAME", help="draw only this figure, or the figures of this paper")
     sub.add_argument("--kind", metavar="KIND", help="draw a kind of figure from the studies selected by --where")
@@ -261,7 +267,7 @@ def _add_figures(sub: CommandParser) -> None:
     )
     sub.add_argument("--best-of", type=functools.partial(_removed, "--kind searches"), help=argparse.SUPPRESS)
     sub.add_argument("--rule", choices=("minimum", "released"), help="trials that count for --kind (minimum)")
-    sub.add_argument("--first", type=int, metavar="N", help="COMPLETE trials that count with --rule released (100)")
+    _add_first(sub)
     sub.add_argument("--metric", help="use this metric instead of the studies' own targets")
     sub.add_argument(
         "--value", type=float, action="append", default=[], help="the value to reach (several with --kind)"

@@ -15,8 +15,9 @@ from analysis.trials import steps_to_target, trials
 from analysis.trials.trials import StudyTrials
 from results import printing, store
 from results.aliases import Fields, Json
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder, Location, location
+from results.grouping import grouped
 from results.plans.study import Target, TargetRequest, decimal, digest
 
 RESULTS = {
@@ -30,7 +31,6 @@ RESULTS = {
 STEPS, CRITICAL, SECONDS, RECALLS = "steps", "critical_batch_size", "seconds_per_epoch", ("recall_20", "recall_50")
 NAMING = ("what", "dataset", "model", "optimizer", "batch_size", "cores", "target_metric", "target_value")
 PLAN = "plan"  # row key, not a column
-MOST_NAMED = 3  # maximum names listed for results that only one place has
 BLOCKS = {"steps to target": (STEPS,), "critical batch sizes": (CRITICAL,), "factorizations": (SECONDS, *RECALLS)}
 
 
@@ -118,13 +118,11 @@ def _unit(trials_of_study: StudyTrials) -> Hashable:
 
 
 def _curves(a: _Contents, b: _Contents) -> Iterator[Json]:
-    for key in dict.fromkeys(contradictions.curve_names(curve) for curve in (*a.curves, *b.curves)):
-        first, second = (
-            [curve for curve in all_ if contradictions.curve_names(curve) == key] for all_ in (a.curves, b.curves)
-        )
+    sides = [grouped(contents.curves, contradictions.curve_names) for contents in (a, b)]
+    for key in sides[0] | sides[1]:
         for pair in pair_up(
-            first,
-            second,
+            sides[0].get(key, []),
+            sides[1].get(key, []),
             lambda curve: curve.key,
             lambda curve: (curve.unit, curve.distinction),
             lambda curve: curve.unit,
@@ -149,7 +147,7 @@ def _row(what: str, naming: Sequence[Any], finding: Finding, plan: Mapping[str, 
         row |= {"target_metric": target.metric, "target_value": target.value}
     for name, side in (("a", finding.a), ("b", finding.b)):
         if side is not None:
-            row |= {f"{name}_low": side.low, f"{name}_high": side.high, f"{name}_words": side.words}
+            row |= {f"{name}_{field}": value for field, value in side._asdict().items()}
     return row
 
 
@@ -163,12 +161,10 @@ def as_text(table: pd.DataFrame, a: object, b: object) -> str:
         lines = [f"{title}: {', '.join(results)}"] if results else []
         for result in ("only_a", "only_b"):
             names = [_naming(row) for row in block[block["result"] == result].to_dict("records")]
-            remainder = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
             if names:
-                lines.append(f"{RESULTS[result]}: {'; '.join(names[:MOST_NAMED])}{remainder}")
-        shown = block[
-            ~block["result"].isin(["only_a", "only_b"]) & ~((block["what"] == STEPS) & (block["result"] == "same"))
-        ]
+                lines.append(f"{RESULTS[result]}: {text.first_few(names, '; ')}")
+        is_same = (block["what"] == STEPS) & (block["result"] == "same")
+        shown = block[~block["result"].isin(["only_a", "only_b"]) & ~is_same]
         if len(shown):
             lines.append(_shown(shown))
         if lines:
@@ -201,7 +197,7 @@ def _naming(row: Mapping[Any, Any]) -> str:
     if not pd.isna(row["batch_size"]):
         words.append(f"batch size {row['batch_size']:,}")
     if not pd.isna(row["cores"]):
-        words.append("1 core" if row["cores"] == 1 else f"{row['cores']:,} cores")
+        words.append(number_of(row["cores"], "core"))
     if not pd.isna(row["target_metric"]):
         words.append(f"{row['target_metric']} ≤ {decimal(row['target_value'])}")
     if row["what"] in BLOCKS["factorizations"]:

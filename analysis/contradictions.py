@@ -50,6 +50,11 @@ class Pair(NamedTuple):
     b: Any
     why: str = ""
 
+    @property
+    def alone(self) -> bool:
+        """Whether a side is missing."""
+        return self.a is None or self.b is None
+
 
 class Finding(NamedTuple):
     """The result of comparing a pair.
@@ -87,7 +92,7 @@ def stream(study: StudyTrials) -> Hashable:
 
 def of_answers(pair: Pair) -> Finding:
     """Compares the answers in a pair of ``StudyTrials``."""
-    if pair.a is None or pair.b is None:
+    if pair.alone:
         return _alone(
             pair, lambda trials_of_study: _best(trials_of_study.rows[trials_of_study.rows["role"] == trials.ROLES[0]])
         )
@@ -101,23 +106,19 @@ def of_answers(pair: Pair) -> Finding:
 
 def of_curves(pair: Pair) -> Finding:
     """Compares the critical batch sizes in a pair of ``Curve``."""
-    fits_by_name = {name: fits.of_curve(curve) for name, curve in zip("AB", pair[:2], strict=True) if curve is not None}
-    if pair.a is None or pair.b is None:
-        return _alone(pair, lambda curve: stated_interval(*fits_by_name.values()))
-    a, b = stated_interval(fits_by_name["A"]), stated_interval(fits_by_name["B"])
-    if "not_identified" in (a.words, b.words):
-        why = [
-            f"{name}: {points_fit.reason}"
-            for name, points_fit in fits_by_name.items()
-            if points_fit.verdict == "not_identified"
-        ]
+    if pair.alone:
+        return _alone(pair, lambda curve: stated_interval(fits.of_curve(curve)))
+    fitted = {"A": fits.of_curve(pair.a), "B": fits.of_curve(pair.b)}
+    a, b = map(stated_interval, fitted.values())
+    why = [f"{name}: {fit.reason}" for name, fit in fitted.items() if fit.verdict == "not_identified"]
+    if why:
         return Finding(a, b, "not_judged", "; ".join(why))
     return Finding(a, b, _verdict(a, b), "90 % intervals, and 95 % bounds where one end is open")
 
 
 def of_times(pair: Pair) -> Finding:
     """Compares the seconds per epoch in a pair of ``MeasuredFactorization``, from the fastest epoch to the slowest."""
-    if pair.a is None or pair.b is None:
+    if pair.alone:
         return _alone(pair, _seconds)
     a, b = _seconds(pair.a), _seconds(pair.b)
     hardware = [
@@ -144,7 +145,7 @@ def of_times(pair: Pair) -> Finding:
 
 def of_recalls(pair: Pair, name: str) -> Finding:
     """Compares recall_20 or recall_50 of the best trial at its last epoch in a pair of ``MeasuredFactorization``."""
-    if pair.a is None or pair.b is None:
+    if pair.alone:
         return _alone(pair, lambda factorization: _recall(factorization, name))
     a, b = _recall(pair.a, name), _recall(pair.b, name)
     return Finding(a, b, "same", "") if a == b else Finding(a, b, "not_judged", "recalls have no interval")

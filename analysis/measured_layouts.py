@@ -4,8 +4,7 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -97,10 +96,9 @@ def _measured(commit: Commit) -> MeasuredLayout | None:
     if not len(table):
         return None
     rows = table[table["trial"] == table["trial"].min()].sort_values("step")
-    last = {name: None if pd.isna(value) else value for name, value in rows.iloc[-1].items()}
+    row = {str(name): None if pd.isna(value) else value for name, value in rows.iloc[-1].items()}
     losses = rows["train_loss"].to_numpy(np.float64) if "train_loss" in rows else np.empty(0)
     (study,) = kinds.of_type([commit.study], LayoutStudy)
-    row = {str(name): value for name, value in last.items()}
     device = None if row["step_seconds"] is None else _timed_on(commit)
     return MeasuredLayout(study, losses, row | (predicted(study, row) if row["refusal"] is None else {}), device)
 
@@ -115,7 +113,7 @@ def predicted(study: LayoutStudy, row: Row) -> Row:
     """Predicts the columns of a step from its counted columns and the shape of its model."""
     hardware = described(row["hardware"])
     assert hardware is not None  # rows of the table, with options
-    mesh = _pairs(study.mesh, int)
+    mesh = {name: int(size) for name, size in pairs(study.mesh).items()}
     columns = ("operation", "axes", "count", "bytes", "wire_bytes")
     counted = [tuple(collective[name] for name in columns) for collective in json.loads(row["collectives"])]
     links, far = collectives.seconds_of_totals(hardware, mesh, counted, study.chips)
@@ -147,7 +145,7 @@ def _work(study: LayoutStudy, row: Row, mesh: Mapping[str, int]) -> Work:
     if study.dataset != COUNTING:
         return Work(flops, weight_bytes=row["peak_bytes"])
     sizes = closed_forms.sizes_of(shape, study.batch_size, study.length)
-    layout = {name: axis for name, axis in _pairs(study.layout, str).items() if name in sizes and axis in mesh}
+    layout = {name: axis for name, axis in pairs(study.layout).items() if name in sizes and axis in mesh}
     work = closed_forms.work(
         sizes,
         mesh,
@@ -204,20 +202,16 @@ def _scaled(layout: MeasuredLayout, candidates: Sequence[MeasuredLayout]) -> Mea
     calibration = predictions.calibration(ratios, range_of)
     if calibration is None:
         return layout
-    row = (
-        dict(layout.row)
-        | {name: layout.number(name) * calibration.scale for name in SECONDS}
-        | {"predicted_anchors": calibration.runs}
-    )
-    step = predictions.around(row["predicted_step_seconds"], calibration.factor)
-    row |= {"predicted_step_seconds_low": step.low, "predicted_step_seconds_high": step.high}
-    return dataclasses.replace(layout, row=row)
+    scaled = {name: layout.number(name) * calibration.scale for name in SECONDS}
+    step = predictions.around(scaled["predicted_step_seconds"], calibration.factor)
+    scaled |= {"predicted_step_seconds_low": step.low, "predicted_step_seconds_high": step.high}
+    return dataclasses.replace(layout, row=layout.row | scaled | {"predicted_anchors": calibration.runs})
 
 
-def _pairs(text: str, parse: Callable[[str], Any]) -> dict[str, Any]:
+def pairs(text: str) -> dict[str, str]:
     """Returns the pairs in the text of a mesh or a layout. If several have the same name, the first one counts."""
     split = [pair.partition(":") for pair in text.split(";") if pair]
-    return {name.strip(): parse(value.strip()) for name, _, value in reversed(split)}
+    return {name.strip(): value.strip() for name, _, value in reversed(split)}
 
 
 def absent(folder: Folder) -> BadInput:
@@ -292,14 +286,19 @@ def as_text(layouts: Sequence[MeasuredLayout]) -> str:
         shown, key=lambda accepted: (accepted.study.labels.model, accepted.study.engine, accepted.number("wire_bytes"))
     ):
         names = {"model": layout.study.labels.model, "mesh": layout.study.mesh, "layout": layout.study.layout_label}
-        numbers = {
-            "redundancy": f"{layout.number('redundancy'):.2f}",
-            "MB sent": f"{layout.number('wire_bytes') / 1e6:,.2f}",
-            "MB held": f"{layout.number('peak_bytes') / 1e6:,.1f}",
-            "predicted ms": f"{layout.number('predicted_step_seconds') * 1e3:,.3f}",
-            "ms": f"{layout.number('step_seconds') * 1e3:,.3f}",
-            "loss": f"{layout.losses[-1]:.5f}" if len(layout.losses) else "",
-        }
-        cells = {name: "" if number == "nan" else number for name, number in numbers.items()}
+        numbers = shown_numbers(layout).items()
+        cells = {name: "" if math.isnan(number) else format(number, form) for name, (number, form) in numbers}
         rows.append(names | {"engine": layout.study.engine} | cells)
     return text.table(rows, ["model", "mesh", "layout", "engine"])
+
+
+def shown_numbers(layout: MeasuredLayout) -> dict[str, tuple[float, str]]:
+    """Returns the numbers of a row for a reader, by heading, each with its format. Missing numbers are NaN."""
+    return {
+        "redundancy": (layout.number("redundancy"), ".2f"),
+        "MB sent": (layout.number("wire_bytes") / 1e6, ",.2f"),
+        "MB held": (layout.number("peak_bytes") / 1e6, ",.1f"),
+        "predicted ms": (layout.number("predicted_step_seconds") * 1e3, ",.3f"),
+        "ms": (layout.number("step_seconds") * 1e3, ",.3f"),
+        "loss": (float(layout.losses[-1]) if len(layout.losses) else math.nan, ".5f"),
+    }

@@ -243,26 +243,25 @@ def _command(
     suggestion: Suggestion, totals: Mapping[float, int], words: Sequence[str], curve: Curve, folder: Folder
 ) -> str:
     """Returns the command for a suggestion, or a description of the runs."""
-    confirm = curve.workload.commits[0].study.request.repeats.confirm
-    repeats = (
-        [f"confirm={AGAIN if suggestion.kind == REPEATS else confirm}"] if confirm or suggestion.kind == REPEATS else []
-    )
-    trials = suggestion.trials + totals.get(suggestion.batch_size, 0)
-    if suggestion.kind == REPEATS:
+    again = suggestion.kind == REPEATS
+    confirm = AGAIN if again else curve.workload.commits[0].study.request.repeats.confirm
+    if again:
         sizes, trials = ",".join(f"{size:.0f}" for size in totals), max(totals.values())
     else:
         sizes = f"{suggestion.batch_size:.0f}"
+        trials = suggestion.trials + totals.get(suggestion.batch_size, 0)
+    repeats = [f"confirm={confirm}"] if confirm else []
+    settings = [*words, f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
+    arguments = " ".join(map(quoted, settings))
     if words:
-        settings = [*words, f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
-        return f"python -m sweeps {' '.join(map(quoted, settings))}{' -m' if suggestion.kind == REPEATS else ''}"
+        return f"python -m sweeps {arguments}{' -m' if again else ''}"
     if curve.workload.recorded:
         unit = curve.unit.partition(" ")[0]
         how = "searched like the others" if suggestion.kind == NEW else "with other seeds or metaparameters"
         if suggestion.batch_size > max(totals):
             how += ", accumulating gradients if a batch does not fit in memory"
         return f"{number_of(suggestion.trials, 'run')} at a batch of {sizes} {unit}, {how}. Then import again"
-    settings = [f"batch_size={sizes}", f"trials={trials}", *repeats, f"store={folder}"]
-    return f"your sweep with {' '.join(map(quoted, settings))}"
+    return f"your sweep with {arguments}"
 
 
 def table(all_runs: Sequence[NextRuns]) -> pd.DataFrame:
@@ -270,21 +269,27 @@ def table(all_runs: Sequence[NextRuns]) -> pd.DataFrame:
     rows = []
     for runs in all_runs:
         curve, now = runs.one.curve, suggestions.octaves(runs.pays)
-        first: dict[str, object] = dict(zip(("dataset", "model", "optimizer"), curve.workload[:3], strict=True))
-        first |= {"target_metric": curve.target.metric, "target_value": curve.target.value, "unit": curve.unit}
-        first |= {DIFFERING: curve.distinction, "octaves": now if now < OPEN else None}
-        first |= dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), runs.pays, strict=True))
+        first = {
+            **curve.workload._asdict(),
+            "target_metric": curve.target.metric,
+            "target_value": curve.target.value,
+            "unit": curve.unit,
+            DIFFERING: curve.distinction,
+            "octaves": now if now < OPEN else None,
+            **dict(zip(("pays_up_to", "pays_up_to_low", "pays_up_to_high", "pays_verdict"), runs.pays, strict=True)),
+        }
         for suggestion, command in zip(runs.best, runs.commands, strict=True):
-            row = first | {
+            row = {
                 "suggestion": suggestion.kind,
                 "batch_size": suggestion.batch_size,
                 "trials": suggestion.trials,
-            }
-            row |= {
                 "expected_octaves": suggestion.width.octaves,
                 "device_hours": suggestion.cost if runs.costs.timed else None,
+                "cost_share": suggestion.cost / runs.spent,
+                "command": command,
+                "reason": "",
             }
-            rows.append(row | {"cost_share": suggestion.cost / runs.spent, "command": command, "reason": ""})
+            rows.append(first | row)
         if not runs.best:
             rows.append(first | {"suggestion": "", "command": "", "reason": runs.reason})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"trials": "Int64", "batch_size": "Int64"})

@@ -85,8 +85,8 @@ def load() -> tuple[list[PublishedStep], dict[str, str]]:
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns the rows of a table. Missing values are None."""
-    rows = table.astype(object).replace({pd.NA: None}).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+    rows: list[dict[str, Any]] = table.astype(object).replace({pd.NA: None}).to_dict("records")  # type: ignore[assignment]
+    return rows
 
 
 def decoders() -> dict[str, Decoder]:
@@ -214,35 +214,31 @@ def table(anchor: str | None = None) -> pd.DataFrame:
     rows = []
     for i, step in enumerate(steps):
         middle = parts_of.step[i] * scales[i]
-        parts = {
-            f"predicted_{name}_seconds": getattr(parts_of, name)[i] * scales[i]
-            for name in parts_of._fields
-            if name != "step"
+        held = step_model.held_bytes(step.step)
+        row = step._asdict() | {
+            "range_class": classes[i],
+            "set": step.subset,
+            "precision": step.step.precision,
+            "published_seconds": step.seconds,
+            "published_from": "seconds" if step.stated else "speed",
+            "predicted_seconds": middle,
+            "predicted_low": middle / ranges[i],
+            "predicted_high": middle * ranges[i],
+            "ratio": middle / step.seconds,
+            "status": COMPARED,
+            "predicted_held_bytes": held,
+            "predicted_fits": held <= HARDWARE[step.step.row].memory_bytes,
         }
+        row |= {f"predicted_{name}_seconds": part[i] * scales[i] for name, part in parts_of._asdict().items()}
         if step.subset in (GPU, GPU_MIXTURE):
-            parts |= {"predicted_memory_seconds": math.nan, "predicted_links_seconds": math.nan}
-        rows.append(
-            {name: getattr(step, name) for name in ("row", "source", "framework", "model", "chip", "chips", "mesh")}
-            | {"validation": step.validation, "range_class": classes[i]}
-            | {"set": step.subset, "precision": step.step.precision, "published_seconds": step.seconds}
-            | {"published_from": "seconds" if step.stated else "speed", "predicted_seconds": middle}
-            | {"predicted_low": middle / ranges[i], "predicted_high": middle * ranges[i]}
-            | {"ratio": middle / step.seconds, "status": COMPARED}
-            | _memory(step.step)
-            | parts
-        )
+            row |= {"predicted_memory_seconds": math.nan, "predicted_links_seconds": math.nan}
+        rows.append(row)
     published = published_numbers.step_times().set_index("row")
-    for row, status in statuses.items():
+    for name, status in statuses.items():
         if status != COMPARED:
             names = ["source", "framework", "model", "chip", "chips", "mesh", "precision"]
-            rows.append({"row": row, "status": status} | {name: published.loc[row, name] for name in names})
+            rows.append(dict(published.loc[name, names]) | {"row": name, "status": status})
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"chips": "Int64"})
-
-
-def _memory(step: Step) -> dict[str, Any]:
-    """Returns the columns about the memory of a device."""
-    held = step_model.held_bytes(step)
-    return {"predicted_held_bytes": held, "predicted_fits": held <= HARDWARE[step.row].memory_bytes}
 
 
 def classes_of(steps: Sequence[PublishedStep], seconds: np.ndarray) -> list[str]:

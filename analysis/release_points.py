@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from analysis import kind_views, workload_studies
+from analysis import kind_views, text, workload_studies
 from analysis.cores import core_counts, measured_factorizations
 from analysis.cores.core_counts import CoreCurve
 from analysis.fitting import curve_fits, fits
@@ -87,5 +87,5 @@ def _core_curves(commits: Sequence[Commit]) -> dict[str, str]:
 
 def _title(curve: CoreCurve) -> str:
     study = curve.representative.study
-    words = (*study.labels, study.solver, study.table_dtype, curve.distinction, curve.representative.device)
-    return " · ".join(filter(None, words))
+    words = (study.solver, study.table_dtype, curve.distinction, curve.representative.device)
+    return text.joined(*study.labels, *words)

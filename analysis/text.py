@@ -34,9 +34,25 @@ def interval(low: float, high: float) -> str:
     return f"({low:,.0f}, {high:,.0f}]" if high > 0 else "[0, 0]"
 
 
-def first_few(names: Sequence[str]) -> str:
+def first_few(names: Sequence[str], comma: str = ", ") -> str:
     """Formats the first three of ``names`` and the number of remaining ones."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return comma.join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def sentence(words: str) -> str:
+    """Returns words as a sentence, with a capital letter and a full stop."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def joined(*words: str | None) -> str:
+    """Joins the nonempty ``words`` on one line, with dots between them."""
+    return " · ".join(filter(None, words))
+
+
+def span(counts: Sequence[float], dash: str = "–") -> str:
+    """Formats the range of some counts, such as ``64`` or ``32–1,024``."""
+    ends = dict.fromkeys((min(counts), max(counts)))
+    return dash.join(f"{end:,.0f}" for end in ends)
 
 
 def batch_sizes(sizes: Iterable[float]) -> str:
@@ -47,14 +63,11 @@ def batch_sizes(sizes: Iterable[float]) -> str:
 
 def grouped(remarks: Iterable[tuple[int, str]]) -> list[str]:
     """Groups notes on numbered rows. Each note is listed once, with its rows, such as ``rows 2, 3: one seed``."""
-    rows = {
-        remark: [str(row) for row, _ in remarks_of_text]
-        for remark, remarks_of_text in grouping.grouped(remarks, lambda remark_of_row: remark_of_row[1]).items()
-    }
-    return [
-        ("rows " if len(remarks_of_text) > 1 else "row ") + f"{', '.join(remarks_of_text)}: {remark}"
-        for remark, remarks_of_text in rows.items()
-    ]
+    notes = []
+    for remark, pairs in grouping.grouped(remarks, lambda remark_of_row: remark_of_row[1]).items():
+        noun = "rows" if len(pairs) > 1 else "row"
+        notes.append(f"{noun} {', '.join(str(row) for row, _ in pairs)}: {remark}")
+    return notes
 
 
 def telling(distinctions: Sequence[str], groups: Sequence[Hashable]) -> list[str]:

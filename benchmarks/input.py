@@ -91,7 +91,7 @@ def main(report: BenchmarkReport) -> None:
         photographs = streamed_images.SOURCES["imagenet"]._replace(train_examples=images)
         streamed_images.SOURCES["imagenet"] = photographs
         source = streamed_records.source("imagenet", place, "train")
-        records = array_records.open_records(str(place), "imagenet2012", "train", None, images)
+        records = array_records.Records(place, "imagenet2012", "train", None, images)
         report.add("size of a photograph", float(np.mean([len(record) for record in records])) / 1000, "kB")
         began = time.process_time()
         for row in range(images):

@@ -96,10 +96,14 @@ def get_optimizer(name: str) -> Optimizer:
     """Returns an optimizer. See ``check`` for unknown names."""
     if not packages.is_qualified(name):
         return OPTIMIZERS[name]
-    optimizer = packages.find("optimizer", name).value
-    if not isinstance(optimizer, Optimizer):
-        raise BadInput(f"optimizer {name} is {type(optimizer).__name__}, not workloads.workload.Optimizer")
-    return optimizer
+    return _checked(f"optimizer {name}", packages.find("optimizer", name).value, Optimizer)
+
+
+def _checked(what: str, target: Any, expected: type) -> Any:
+    """Returns an object of another package. Raises BadInput unless it has the ``expected`` type."""
+    if not isinstance(target, expected):
+        raise BadInput(f"{what} is {type(target).__name__}, not workloads.workload.{expected.__name__}")
+    return target
 
 
 def package_identities(dataset: str, model: str, optimizer: str) -> dict[str, Any]:
@@ -164,8 +168,7 @@ def dataset(name: str, source: Options | None = None) -> Dataset:
         return DATASETS[name]
     target = packages.find("dataset", name).value
     row = target if isinstance(target, Dataset) else checks.called(f"dataset {name} cannot be built", target)
-    if not isinstance(row, Dataset):
-        raise BadInput(f"dataset {name} is {type(row).__name__}, not workloads.workload.Dataset")
+    row = _checked(f"dataset {name}", row, Dataset)
     return row._replace(load=functools.partial(checks.load, name, row))
 
 

@@ -148,53 +148,43 @@ class Model(NamedTuple):
     axes: Callable[[Array], Any] | None = None
 
 
-def flax_model(network: Callable[[], Any]) -> Model:
-    """Returns the model of a stateless Flax network. It is built on first use, so planning does not need Flax."""
-    made = functools.cache(network)
-
-    def init(key: Array, inputs: Array) -> Variables:
-        from flax.core import meta
-
-        return meta.unbox(made().init(key, inputs)), ()
-
-    def apply(params: Params, state: State, inputs: Array, keys: Array | None, train: bool) -> tuple[Array, State]:
-        return made().apply(params, inputs), state
-
-    return Model(init, apply, axes=_axes_of(lambda key, inputs: made().init(key, inputs)))
-
-
-def flax_model_in_training(network: Callable[[], Any], group: int = 1) -> Model:
-    """Returns the model of a Flax network that is called with (inputs, keys, train).
+def flax_model(network: Callable[[], Any], group: int = 1, *, in_training: bool = False) -> Model:
+    """Returns the model of a Flax network.
 
     Args:
-      network: function that builds the network on first use. All collections other than ``params`` form the state.
-      group: number of examples normalized together, as in Model."""
+      network: function that builds the network on first use, so planning does not need Flax. All collections other than
+        ``params`` form the state.
+      group: number of examples normalized together, as in Model.
+      in_training: whether the network is called with (inputs, keys, train) instead of inputs only.
+    """
     made = functools.cache(network)
+    no_training = (None, False) if in_training else ()
+
+    def created(key: Array, inputs: Array) -> Any:
+        return made().init(key, inputs, *no_training)
 
     def init(key: Array, inputs: Array) -> Variables:
         from flax.core import meta
 
-        variables = meta.unbox(dict(made().init(key, inputs, None, False)))
+        variables = meta.unbox(dict(created(key, inputs)))
         return {"params": variables.pop("params")}, variables
 
     def apply(
         params: Params, state: State, inputs: Array, keys: Array | None, train: bool
     ) -> tuple[Array | Product, State]:
-        outputs, changed = made().apply({**params, **state}, inputs, keys, train, mutable=[*state] if train else [])
+        training = (keys, train) if in_training else ()
+        outputs, changed = made().apply({**params, **state}, inputs, *training, mutable=[*state] if train else [])
         return outputs, {**state, **changed}
-
-    return Model(init, apply, group, _axes_of(lambda key, inputs: made().init(key, inputs, None, False)))
-
-
-def _axes_of(init: Callable[[Array, Array], Any]) -> Callable[[Array], Any]:
-    """Returns ``Model.axes`` of a Flax network."""
 
     def names(inputs: Array) -> Any:
         from workloads import axes
 
-        return axes.of_parameters(init, inputs)
+        return axes.of_parameters(created, inputs)
 
-    return names
+    return Model(init, apply, group, names)
+
+
+flax_model_in_training = functools.partial(flax_model, in_training=True)
 
 
 class Optimizer(NamedTuple):
@@ -250,6 +240,13 @@ class Workload(NamedTuple):
     evaluated: Callable[[Params, Any], Params]
     precision: str = "float32"
     axes: Callable[[], Any] | None = None
+
+    @property
+    def variable_shapes(self) -> Any:
+        """The shapes of the parameters and of the state, as a pair."""
+        import jax
+
+        return jax.eval_shape(lambda: self.init(jax.random.key(0)))
 
 
 def shapes(counts: Sequence[int | None], inputs: ArrayShape, labels: ArrayShape) -> Splits:

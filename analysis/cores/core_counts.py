@@ -14,6 +14,7 @@ from analysis.columns import CORE_COUNTS as COLUMNS, TIMES
 from analysis.cores import scaling
 from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.workload_studies import shared_plan
+from results.bad_input import number_of
 
 UNKNOWNS = (
     f"A fit needs {scaling.FEWEST_COUNTS} core counts, because an epoch has three unknowns: its serial, parallel and "
@@ -81,8 +82,8 @@ class CoreCurve:
             notes.append(f"{counts} cores are emulated and left out, because their times do not measure speed")
         fit, count = self.fit, len(self.members)
         if fit is None:
-            plural = "" if count == 1 else "s"
-            return "; ".join([*notes, f"{count} real core count{plural}, but a fit needs {scaling.FEWEST_COUNTS}"])
+            counts = number_of(count, "real core count")
+            return "; ".join([*notes, f"{counts}, but a fit needs {scaling.FEWEST_COUNTS}"])
         if max(len(member.seconds) for member in self.members) == 1:
             notes.append("one epoch at every number of cores, so its noise is unknown")
         if fit.verdict == "at_least":

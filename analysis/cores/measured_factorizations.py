@@ -13,7 +13,7 @@ from analysis import text
 from analysis.columns import EPOCHS as COLUMNS
 from results import store
 from results.als import DTYPES, SOLVERS
-from results.bad_input import BadInput
+from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.located import located
 from results.plans import kinds
@@ -261,12 +261,8 @@ remarks = notes  # on the printed table
 def emulated_label(factorization: MeasuredFactorization) -> str:
     """Labels a study on emulated cores, such as ``NAME (4 cores on 2 physical)``."""
     physical = factorization.hardware and factorization.hardware.physical_cores
-    words = "1 core" if factorization.study.cores == 1 else f"{factorization.study.cores} cores"
-    return (
-        f"{factorization.study.name} ({words} on {physical} physical)"
-        if physical
-        else f"{factorization.study.name} ({words})"
-    )
+    words = number_of(factorization.study.cores, "core") + (f" on {physical} physical" if physical else "")
+    return f"{factorization.study.name} ({words})"
 
 
 def as_text(factorizations: Sequence[MeasuredFactorization]) -> str:

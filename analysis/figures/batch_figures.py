@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis import text
 from analysis.figures import pages
 from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import ANSWERS, SELECTED, CurveFits
 from analysis.fitting.curves import Curve
 from analysis.fitting.fits import PointsFit
-from analysis.plotting import draw, verdict_marks
+from analysis.plotting import draw, labels, steps_panels, verdict_marks
 from analysis.plotting.draw import INK, Look, Style
 from analysis.plotting.picture import CHARACTERS_ACROSS, Picture, Pictures, Skipped, axes, keep_inside, panels
 from results.aliases import Strings
@@ -61,9 +62,8 @@ def draw_curve(ax: Axes, curve: CurveFits) -> None:
     if missed:
         draw.missed_budgets(ax, missed, budgets, draw.SELECTED)
     both = curve.confirmed is not None
-    fit = curve.selected.fit
-    examples = fit.e_min if fit else float(points.batch_size[0] * (points.low[0] + points.high[0]) / 2)
-    _fit(ax, curve.selected, draw.SELECTED, examples, "selected, and fit" if both else "measured, and fit", both=both)
+    label = "selected, and fit" if both else "measured, and fit"
+    _fit(ax, curve.selected, draw.SELECTED, steps_panels.examples(curve), label, both=both)
     if curve.confirmed is not None:
         draw.repeated_medians(ax, curve.confirmations, draw.CONFIRMED)
         confirmed_fit = curve.confirmed.fit
@@ -216,9 +216,8 @@ def _headline(curve: CurveFits) -> str:
 
 def _subtitle(lines: Sequence[CurveFits], further_words: Sequence[str]) -> str:
     """Returns the subtitle: the target, the number of trials per point, and whether trials were pruned."""
-    counts = sorted({line.selected.points.trials for line in lines if line.selected.points.trials})
-    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
-    best = f"best of {span} {'trial' if counts[-1] == 1 else 'trials'}"
+    counts = [line.selected.points.trials for line in lines if line.selected.points.trials]
+    best = f"best of {labels.span(counts, 'trial')}"
     cut = pages.pruning_words([line.curve.pruned for line in lines])
-    shown = " · ".join([goal(lines[0].curve), best, cut, *filter(None, further_words)])
+    shown = text.joined(goal(lines[0].curve), best, cut, *further_words)
     return textwrap.shorten(shown, CHARACTERS_ACROSS * 4 // 3, placeholder=" …")

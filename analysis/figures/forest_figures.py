@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from analysis import text
 from analysis.fitting.extents import Extent
 from analysis.payoff import answers, subjects
 from analysis.payoff.answers import Answer
 from analysis.plotting import draw, picture, ticks
-from analysis.plotting.draw import GRID, INK, Look
+from analysis.plotting.draw import GRID, INK, Look, symbol
 from analysis.plotting.picture import Picture, Pictures
 from results.papers import published_numbers
 
@@ -77,9 +76,7 @@ def _picture(drawn: Sequence[Row], gain: float) -> Any:
     for line in figure.texts:
         line.set_x(MARGIN)
     ax.set_position((LEFT, 0.86 / high, RIGHT - LEFT, 1 - 1.5 / high))
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(SMALLEST, LARGEST)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ticks.in_powers_of_two(ax.xaxis, (SMALLEST, LARGEST))
     ax.set(ylim=(-0.6, len(drawn) - 0.4), yticks=[])
     ax.set_xlabel("batch size (examples)", fontsize=10)
     ax.tick_params(axis="x", labelsize=9)
@@ -88,11 +85,9 @@ def _picture(drawn: Sequence[Row], gain: float) -> Any:
     for y, row in enumerate(drawn):
         _draw(ax, y, row)
     handles = [
-        Line2D([], [], color=KNOWN.color, marker="o", markersize=6.5, linewidth=3.5, label="estimate, 90 % interval"),
-        Line2D([], [], color=BOUND.color, marker=">", markersize=8, linewidth=3.5, label="at least"),
-        Line2D(
-            [],
-            [],
+        symbol(color=KNOWN.color, marker="o", markersize=6.5, linewidth=3.5, label="estimate, 90 % interval"),
+        symbol(color=BOUND.color, marker=">", markersize=8, linewidth=3.5, label="at least"),
+        symbol(
             color=INK,
             marker="|",
             markersize=11,
@@ -102,7 +97,7 @@ def _picture(drawn: Sequence[Row], gain: float) -> Any:
     ]
     if any(row.in_doubt for row in drawn):
         hollow: Look = {"marker": "o", "markersize": 6.5, "markerfacecolor": "white", "linestyle": draw.IN_DOUBT}
-        handles.append(Line2D([], [], color=KNOWN.color, linewidth=2.5, label="in doubt", **hollow))
+        handles.append(symbol(color=KNOWN.color, linewidth=2.5, label="in doubt", **hollow))
     figure.legend(
         handles=handles, ncols=len(handles), loc="lower left", bbox_to_anchor=(LEFT - 0.01, 0.0), fontsize=9.5
     )

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from analysis.measured_layouts import MeasuredLayout
+from analysis.measured_layouts import MeasuredLayout, pairs
 from analysis.plotting import draw
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
@@ -39,7 +39,7 @@ def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields one picture per model and engine: seconds per step against bytes sent per device, by redundancy."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
-        sent = np.array([layout.number("wire_bytes") for layout in members])
+        sent = numbers(members, "wire_bytes")
         if not np.isfinite(seconds).any():
             yield Skipped(title, "step times were neither predicted nor measured")
             continue
@@ -52,7 +52,7 @@ def cost(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.xaxis.set_major_locator(FixedLocator([0, *ticks[ticks >= smallest / 2]]))
         ax.xaxis.set_minor_locator(NullLocator())
         _finish(ax, "counted MB sent per device and step", f"{how}, ms")
-        _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
+        _name(ax, "fastest", members, np.argsort(seconds, kind="stable"))
         yield Picture(names, figure)
 
 
@@ -60,7 +60,7 @@ def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
     """Yields seconds per step against bytes held per device, with the Pareto front."""
     for title, names, members in groups(layouts):
         seconds, how = seconds_of(members)
-        held = np.array([layout.number("peak_bytes") for layout in members])
+        held = numbers(members, "peak_bytes")
         finite = np.isfinite(seconds) & np.isfinite(held)
         if not finite.any():
             yield Skipped(title, "step times were neither predicted nor measured")
@@ -71,7 +71,7 @@ def pareto(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.step(held[front] / 1e6, seconds[front] * 1e3, where="post", color=INK, linewidth=1.0, zorder=1.5)
         ax.set_xscale("log")
         _finish(ax, "counted peak MB per device", f"{how}, ms")
-        _name(ax, "on the line, by memory", [members[i] for i in front])
+        _name(ax, "on the line, by memory", members, front)
         yield Picture(names, figure)
 
 
@@ -96,9 +96,7 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
         yield Skipped("predicted against measured", "no step was timed. Use engine=device.")
         return
     for title, names, members in groups(timed):
-        said, seconds = (
-            np.array([layout.number(f"{name}step_seconds") for layout in members]) for name in ("predicted_", "")
-        )
+        said, seconds = numbers(members, "predicted_step_seconds"), numbers(members, "step_seconds")
         band = noise(members)
         goal = f"predicted for {members[0].row['hardware']}; the ranking matters, a constant factor does not"
         figure, ax = axes(f"Predicted and measured: {title}", goal, beside=True)
@@ -111,24 +109,22 @@ def predicted(layouts: Sequence[MeasuredLayout]) -> Pictures:
         ax.set_xscale("log")
         twins = f"; grey: twins differ by up to {band - 1:.0%}" if band else ""
         _finish(ax, "predicted ms", f"measured ms{twins}")
-        _name(ax, "fastest", [members[i] for i in np.argsort(seconds, kind="stable")])
+        _name(ax, "fastest", members, np.argsort(seconds, kind="stable"))
         yield Picture(names, figure)
 
 
 def noise(layouts: Iterable[MeasuredLayout]) -> float | None:
     """Returns the largest ratio of measured seconds between layouts that differ only in axis names, or None."""
-    twins = [
-        [layout.number("step_seconds") for layout in twin_group] for twin_group in grouped(layouts, canonical).values()
-    ]
-    return max((max(twin_group) / min(twin_group) for twin_group in twins if len(twin_group) > 1), default=None)
+    twins = [numbers(twin_group, "step_seconds") for twin_group in grouped(layouts, canonical).values()]
+    return max((float(seconds.max() / seconds.min()) for seconds in twins if len(seconds) > 1), default=None)
 
 
 def canonical(layout: MeasuredLayout) -> Strings:
     """Returns the mesh and the layout with mesh axes renamed to their positions."""
-    sizes = [pair.split(":") for pair in layout.study.mesh.split(";")]
-    place = {name: str(i) for i, (name, _) in enumerate(sizes)}
-    pairs = [pair.split(":") for pair in layout.study.layout.split(";") if pair]
-    return (*(size for _, size in sizes), *sorted(f"{axis}:{place.get(over, over)}" for axis, over in pairs))
+    sizes = pairs(layout.study.mesh)
+    place = {name: str(i) for i, name in enumerate(sizes)}
+    over = [f"{axis}:{place.get(name, name)}" for axis, name in pairs(layout.study.layout).items()]
+    return (*sizes.values(), *sorted(over))
 
 
 def published(layouts: Sequence[MeasuredLayout]) -> Pictures:
@@ -169,9 +165,8 @@ def published_steps(layouts: Sequence[MeasuredLayout]) -> Pictures:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ticks = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
-    ax.yaxis.set_major_locator(FixedLocator(ticks))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_yticks(ticks, list(map(str, ticks)))
+    ax.minorticks_off()
     ax.set(xlabel="chips", ylabel="predicted over published seconds")
     ax.grid(**GRID)
     ax.legend(loc="lower right", fontsize=7)
@@ -214,12 +209,16 @@ def groups(layouts: Sequence[MeasuredLayout]) -> list[tuple[str, Strings, list[M
 
 def seconds_of(members: Sequence[MeasuredLayout]) -> tuple[np.ndarray, str]:
     """Returns seconds per step and a description. They are measured if all layouts were timed, else predicted."""
-    measured = np.array([layout.number("step_seconds") for layout in members])
+    measured = numbers(members, "step_seconds")
     if np.isfinite(measured).all():
         return measured, "measured step"
-    times = np.array([layout.number("predicted_step_seconds") for layout in members])
-    scaled = " (scaled to measured steps)" if any(layout.number("predicted_anchors") > 0 for layout in members) else ""
-    return times, f"step predicted for {members[0].row['hardware']}{scaled}"
+    scaled = " (scaled to measured steps)" if (numbers(members, "predicted_anchors") > 0).any() else ""
+    return numbers(members, "predicted_step_seconds"), f"step predicted for {members[0].row['hardware']}{scaled}"
+
+
+def numbers(members: Sequence[MeasuredLayout], name: str) -> np.ndarray:
+    """Returns a column of some layouts, float64[layouts], with NaN for missing values."""
+    return np.array([layout.number(name) for layout in members])
 
 
 def split_of(layout: MeasuredLayout) -> str:
@@ -257,11 +256,11 @@ def _finish(ax: Axes, across: str, up: str) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), title="redundancy")
 
 
-def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout]) -> None:
-    """Lists the first layouts next to the picture."""
-    named = members[:NAMED]
-    lines = [f"{layout.study.mesh}\n  {_folded(layout.study.layout_label)}" for layout in named]
-    head = f"{heading} ({len(named)} of {len(members)}):" if len(named) < len(members) else f"{heading}:"
+def _name(ax: Axes, heading: str, members: Sequence[MeasuredLayout], order: np.ndarray) -> None:
+    """Lists the first layouts of an order next to the picture."""
+    plans = [members[i].study for i in order[:NAMED]]
+    lines = [f"{plan.mesh}\n  {_folded(plan.layout_label)}" for plan in plans]
+    head = f"{heading} ({NAMED} of {len(order)}):" if len(order) > NAMED else f"{heading}:"
     ax.text(1.03, 0.62, "\n".join([head, *lines]), transform=ax.transAxes, fontsize=7, va="top", color=INK)
 
 

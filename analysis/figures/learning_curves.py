@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import text
 from analysis.figures import requests
 from analysis.figures.requests import FigureRequest
 from analysis.plotting import draw, ticks
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK, Look, symbol
 from analysis.plotting.picture import Picture, Pictures, Skipped, axes
 from analysis.workload_studies import WorkloadStudies
 from results.plans.kinds import along
@@ -95,13 +94,10 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
     first = rows.drop_duplicates("trial")[target.metric]
     low = min(float(values.min()), target.value)
     high = min(float(values.max()), HIGHEST * float(first[np.isfinite(first)].median()))
-    ax.set_xscale("log", base=2)
     after = rows.loc[rows["step"] > 0, "step"]  # a logarithmic axis has no step 0; curves enter on the left
-    ax.set_xlim(float(after.min()) / 1.25, float(after.max()) * 1.25)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
+    ticks.in_powers_of_two(ax.xaxis, (float(after.min()) / 1.25, float(after.max()) * 1.25))
     if low > 0:
-        ax.set(yscale="log", ylim=(low / 1.25, max(high, low * 2) * 1.25))
-        ticks.in_decades(ax.yaxis, ax.get_ylim())
+        ticks.in_decades(ax.yaxis, (low / 1.25, max(high, low * 2) * 1.25))
     else:
         room = 0.05 * (high - low) or 0.5
         ax.set_ylim(low - room, high + room)
@@ -111,11 +107,11 @@ def _axes(ax: Axes, rows: pd.DataFrame, target: Target) -> None:
 
 def _legend(lost: int, repeats: int, target: Target) -> list[Any]:
     handles: list[Any] = [
-        Line2D([], [], label="trial of the search", **TRIAL),
-        Line2D([], [], color=BEST, linewidth=1.8, label="best so far"),
+        symbol(label="trial of the search", **TRIAL),
+        symbol(color=BEST, linewidth=1.8, label="best so far"),
     ]
     if repeats:
-        handles.append(Line2D([], [], label=f"best trial rerun with {repeats} fresh seeds", **REPEAT))
+        handles.append(symbol(label=f"best trial rerun with {repeats} fresh seeds", **REPEAT))
     if lost:
-        handles.append(Line2D([], [], label=f"diverged afterwards ({lost})", **LOST))
-    return [*handles, Line2D([], [], color=INK, label=f"target {target.value:g}", linewidth=0.9, linestyle=(0, (4, 3)))]
+        handles.append(symbol(label=f"diverged afterwards ({lost})", **LOST))
+    return [*handles, symbol(color=INK, label=f"target {target.value:g}", linewidth=0.9, linestyle=(0, (4, 3)))]

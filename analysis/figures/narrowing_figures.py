@@ -50,13 +50,12 @@ def _panel(ax: Axes, name: str, lines: Sequence[tuple[str, np.ndarray]], styles:
         multiple = halved_by(octaves)
         words = "more than 32 ×" if np.isinf(multiple) else f"{text.number(multiple, 2)} ×"
         label = f"{optimizer}: open now" if np.isnan(multiple) else f"{optimizer}: halved by {words}"
-        ax.plot(MULTIPLES, octaves, color=style.color, marker=style.marker, linestyle=style.line, label=label)
+        ax.plot(MULTIPLES, octaves, label=label, **style.look)
     ax.set_xscale("log", base=2)
     ax.set_xticks(MULTIPLES)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda multiple, _: f"{multiple:g} ×"))
     ax.minorticks_off()
-    ax.set_xlabel("trials, with the same k per point")
-    ax.set_ylabel(f"width of {name} (octaves)")
+    ax.set(xlabel="trials, with the same k per point", ylabel=f"width of {name} (octaves)")
     ax.grid(**draw.GRID)
     if ax.lines:
         ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.13))

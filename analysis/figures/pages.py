@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from matplotlib.artist import Artist
 
+from analysis import text
 from analysis.figures.requests import FigureRequest
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import grid
@@ -67,13 +68,12 @@ def panel_title(workloads: Sequence[WorkloadStudies], workload: WorkloadStudies)
     differing = [
         getattr(workload, field) for field in FIELDS if len({getattr(workload, field) for workload in workloads}) > 1
     ]
-    return " · ".join(filter(None, [*differing, workload.distinction])) or workload.title
+    return text.joined(*differing, workload.distinction) or workload.title
 
 
 def trial_counts(lines: Sequence[CurveFits]) -> str:
     """Returns the subtitle with the number of trials per point, the rule, and whether trials were pruned."""
-    counts = sorted({line.selected.points.trials or 0 for line in lines})
-    span = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,}–{counts[-1]:,}"
+    span = text.span([line.selected.points.trials or 0 for line in lines])
     which = "COMPLETE trials" if lines[0].curve.rule.strict else "trials"
     return f"best of {span} {which} at every batch size, {pruning_words([line.curve.pruned for line in lines])}"
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from analysis import text
 from analysis.cores import core_counts
 from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting.curve_fits import CurveFits
@@ -14,7 +15,7 @@ from analysis.payoff import answers, subjects, time_to_target
 from analysis.payoff.answers import Answer
 from analysis.payoff.step_times import BASES, MEASURED, PREDICTED, Basis
 from analysis.payoff.time_to_target import PayOff
-from analysis.plotting import draw, labels, ticks
+from analysis.plotting import draw, ticks
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.plans.recorded import EXAMPLES
@@ -58,7 +59,7 @@ def pictures(computed: Iterable[Answer], what: str = "payoff") -> Pictures:
 
 
 def _picture(answer: Answer) -> Any:
-    goal = labels.line(
+    goal = text.joined(
         answer.device_kind, f"a doubling pays off if it trains at least {100 * answer.gain:g} % faster", "90 % bands"
     )
     end = "target" if answer.subject.curve else "the last epoch"
@@ -77,20 +78,10 @@ def _picture(answer: Answer) -> Any:
         _line(middle, pay_off.devices, middle_hours, low_hours, high_hours, basis)
         _front(right, pay_off, basis)
     first = pay_offs[-1]
-    across = np.array(left.get_xlim())
-    left.plot(
-        across,
-        first.seconds[0] * first.devices[0] / across,
-        color=INK,
-        linestyle=(0, (4, 3)),
-        linewidth=1.0,
-        label="perfect scaling",
-    )
-    up = ticks.limits(np.concatenate([pay_off.seconds for pay_off in pay_offs]), 0.6, 0.6, least=4)
-    hours = ticks.limits(np.concatenate([pay_off.device_hours for pay_off in pay_offs]), 0.6, 0.6, least=4)
-    right.set(xscale="log", yscale="log", ylim=up, xlim=hours)
-    ticks.in_decades(right.yaxis, right.get_ylim())
-    ticks.in_decades(right.xaxis, right.get_xlim())
+    draw.perfect_scaling(left, first.seconds[0] * first.devices[0])
+    for axis, name in ((right.yaxis, "seconds"), (right.xaxis, "device_hours")):
+        values = np.concatenate([getattr(pay_off, name) for pay_off in pay_offs])
+        ticks.in_decades(axis, ticks.limits(values, 0.6, 0.6, least=4))
     right.set(xlabel=f"device-hours to {end}, by devices", ylabel=f"seconds to {end}")
     right.grid(**GRID)
     draw.legend_below(left, *left.get_legend_handles_labels(), columns=3)
@@ -100,17 +91,14 @@ def _picture(answer: Answer) -> Any:
 def _label(basis: Basis, answer: Answer, pay_off: PayOff) -> str:
     """Returns the legend label of a line, with its answer."""
     origin = f"predicted by {answer.predicted_by}" if basis == PREDICTED else basis
-    words = pay_off.last.in_words()
+    words = pay_off.last_in_words
     devices = "device" if words.split()[-1] == "1" else "devices"
     return f"{origin}: {words if words.startswith('unknown') else f'pays off up to {words} {devices}'}"
 
 
 def _axes(ax: Axes, devices: np.ndarray, values: np.ndarray) -> None:
-    ax.set_xscale("log", base=2)
-    ax.set(yscale="log", xlim=(devices.min() / 2**0.5, devices.max() * 2**0.5))
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=devices.max() > 2**8)
-    ax.set_ylim(*ticks.limits(values, 0.4, 0.4))
-    ticks.in_decades(ax.yaxis, ax.get_ylim())
+    ticks.in_powers_of_two(ax.xaxis, ticks.limits(devices, 0.5, 0.5, least=0), compact=devices.max() > 2**8)
+    ticks.in_decades(ax.yaxis, ticks.limits(values, 0.4, 0.4))
     ax.set_xlabel("devices")
     ax.grid(**GRID)
 
@@ -133,10 +121,9 @@ def _line(
 
 def _marks(style: Style, basis: Basis) -> Look:
     """Returns the marker style. Measured markers are smaller, so that they fit inside predicted ones."""
-    face = "white" if basis == PREDICTED else style.color
     size, order = (4.0, 3.5) if basis == MEASURED else (6.5, 3.0)
-    markers = {"marker": style.marker, "markersize": size, "markerfacecolor": face, "markeredgecolor": style.color}
-    return {"color": style.color, "linestyle": style.line, "linewidth": 1.4, "zorder": order} | markers
+    look = style.look | {"linewidth": 1.4, "markersize": size, "zorder": order}
+    return look | ({"markerfacecolor": "white"} if basis == PREDICTED else {})
 
 
 def _front(ax: Axes, pay_off: PayOff, basis: Basis) -> None:

@@ -52,7 +52,7 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         best = "best trial of each" if any(len(factorization.trials) > 1 for factorization in group) else ""
         figure, (ax,) = panels(
             f"Recall on {group[0].study.dataset}",
-            labels.line(labels.size(group[0]), f"after {after}", best, cores),
+            text.joined(labels.size(group[0]), f"after {after}", best, cores),
             (1.0,),
             across=WIDE,
         )
@@ -61,16 +61,15 @@ def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
         ax.set_position((left, 0.115, 0.82 - left, 0.7))
         inch = 1 / (WIDE * (0.82 - left))
         for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
+            look: Look = style.look | WHITE | {"linestyle": "none"}
             place: Look = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
             for y, members in enumerate(rows):
                 recalls = [
                     factorization.result(f"recall_{k}") for factorization in members if factorization.chosen is not None
                 ]
-                ax.plot(
-                    recalls, np.full(len(recalls), y), linestyle="none", marker=style.marker, color=style.color, **WHITE
-                )
+                ax.plot(recalls, np.full(len(recalls), y), **look)
                 ax.text(column, y, f"{np.mean(recalls):.4f}" if recalls else "diverged", fontsize=8, **place)
-            ax.plot([], [], linestyle="none", marker=style.marker, color=style.color, label=f"Recall@{k}", **WHITE)
+            ax.plot([], [], label=f"Recall@{k}", **look)
             place["transform"] = ax.transAxes
             ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **place)
         ax.set_yticks(range(len(rows)), names)
@@ -125,7 +124,7 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
         last, study = first.last, first.study
         feasible = last[(last["status"] != "INFEASIBLE") & last[first.chosen_by].notna()]
         lost = first.trials[first.trials["status"] == "INFEASIBLE"]
-        goal = labels.line(labels.size(first), f"{len(first.trials)} trials of {labels.span([study.epochs], 'epoch')}")
+        goal = text.joined(labels.size(first), f"{len(first.trials)} trials of {labels.span([study.epochs], 'epoch')}")
         figure, (ax,) = panels(labels.title(first), goal, (1.0,))
         ax.set_position((0.115, 0.115, 0.66, 0.70))
         for set_scale, name in ((ax.set_xscale, "unobserved_weight"), (ax.set_yscale, "norm_penalty")):
@@ -204,7 +203,7 @@ def _courses(
     choice = f"trial {trial}: α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
     if len(best.trials) > 1:
         choice += f", best of {len(best.trials)}"
-    figure, (left, right) = panels(title, labels.line(labels.size(best), choice), (1.0, 1.0))
+    figure, (left, right) = panels(title, text.joined(labels.size(best), choice), (1.0, 1.0))
     objectives = pd.concat([factorization.epochs_of(trial)["objective"] for factorization in group])
     for factorization, style in zip(group, draw.styles(), strict=False):
         _course(left, right, factorization, trial, style, label(factorization), axis)
@@ -250,18 +249,7 @@ def _course(
     x = axis.values(frame).to_numpy(float)
     for ax, name in ((left, "recall_20"), (right, "objective")):
         y = frame[name].to_numpy()
-        ax.plot(
-            x,
-            y,
-            marker=style.marker,
-            markersize=5,
-            zorder=3,
-            color=style.color,
-            linestyle=style.line,
-            linewidth=1.4,
-            label=shown,
-            **WHITE,
-        )
+        ax.plot(x, y, markersize=5, zorder=3, linewidth=1.4, label=shown, **style.look, **WHITE)
         finite = np.flatnonzero(np.isfinite(y))
         if len(finite) and len(finite) < len(y):
             last = finite[-1:]

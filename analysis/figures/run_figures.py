@@ -35,9 +35,7 @@ def _picture(computed: Sequence[Answer], runs: pd.DataFrame) -> Any:
     figure, (left, right) = panels(TITLE, goal, (1, 1), across=ACROSS, below=BELOW)
     _axes(left, runs, "minutes to the target")
     _axes(right, runs, "chip-hours to the target")
-    left.set_yscale("log")
-    left.set_ylim(*ticks.limits(runs["stated"] / 60, 0.35, 0.35))
-    ticks.in_decades(left.yaxis, left.get_ylim())
+    ticks.in_decades(left.yaxis, ticks.limits(runs["stated"] / 60, 0.35, 0.35))
     right.set_ylim(0, 1.15 * float((runs["stated"] * runs["devices"]).max()) / 3600)
     right.yaxis.labelpad = 7
     right.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
@@ -46,9 +44,7 @@ def _picture(computed: Sequence[Answer], runs: pd.DataFrame) -> Any:
     for answer, style in zip(ordered, STYLES, strict=False):
         _draw(left, right, answer, style, runs[runs["device_kind"] == answer.device_kind])
     first = widest.pay_offs[PUBLISHED]
-    across = np.array(left.get_xlim())
-    perfect = first.seconds[0] / 60 * first.devices[0] / across
-    left.plot(across, perfect, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, label="perfect scaling", zorder=1.5)
+    draw.perfect_scaling(left, first.seconds[0] / 60 * first.devices[0])
     left.plot([], [], color=INK, label="one run", **RUN)
     handles, names = left.get_legend_handles_labels()
     draw.legend_below(left, [*handles[2:], *handles[1::-1]], [*names[2:], *names[1::-1]], columns=2)
@@ -56,10 +52,7 @@ def _picture(computed: Sequence[Answer], runs: pd.DataFrame) -> Any:
 
 
 def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
-    ends = runs["devices"].min() / 2**0.4, runs["devices"].max() * 2**0.4
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(*ends)
-    ticks.in_powers_of_two(ax.xaxis, ends)
+    ticks.in_powers_of_two(ax.xaxis, ticks.limits(runs["devices"], 0.4, 0.4, least=0))
     ax.set(xlabel="chips", ylabel=what)
     ax.grid(**GRID)
 
@@ -67,10 +60,10 @@ def _axes(ax: Axes, runs: pd.DataFrame, what: str) -> None:
 def _draw(left: Axes, right: Axes, answer: Answer, style: Style, runs: pd.DataFrame) -> None:
     """Draws one kind of chip in both panels, with runs as short dashes. The left panel also shows doubling gains."""
     pay_off = answer.pay_offs[PUBLISHED]
-    words = pay_off.last.in_words()
+    words = pay_off.last_in_words
     words = words if words.startswith("unknown") else f"pays off up to {words} chips"
     label = f"{answer.device_kind}, published: {words}"
-    marks: Look = {"color": style.color, "marker": STYLES[0].marker, "linestyle": style.line, "markersize": 6}
+    marks: Look = style.look | {"marker": STYLES[0].marker, "markersize": 6}
     hours = pay_off.devices / 60
     minutes = [end / 60 for end in (pay_off.seconds, pay_off.low, pay_off.high)]
     for ax, factor in ((left, np.ones(len(hours))), (right, hours)):

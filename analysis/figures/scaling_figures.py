@@ -6,19 +6,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
+from analysis import text
 from analysis.cores import core_counts, scaling
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
-from analysis.plotting.draw import GRID, INK, Look, Style
+from analysis.plotting.draw import GRID, INK, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.aliases import Strings
+from results.grouping import grouped
 from results.papers import published_numbers
 
 FEWEST = 2  # minimum core counts for a picture
 WEB = "web"  # prefix of data sets that are web graphs, as in ALX
 PUBLISHED = "alx2022"
-IDEAL: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 2}
 
 
 def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -29,7 +30,7 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
         study = curve.representative
         over = labels.span([len(member.seconds) for member in curve.members], "epoch")
         web = study.study.dataset.startswith(WEB)
-        goal = labels.line(labels.size(study), study.device, f"median and middle half of {over}", curve.distinction)
+        goal = text.joined(labels.size(study), study.device, f"median and middle half of {over}", curve.distinction)
         figure, (ax, *beside) = panels(labels.title(study), goal, (1.0, 0.4) if web else (1.0,))
         _cores_axes(ax, curve.cores, np.concatenate([member.seconds for member in curve.members]))
         _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
@@ -37,12 +38,10 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
             across = np.geomspace(curve.cores[0], curve.cores[-1], 201)
             label = "fit: serial + parallel / c + communication · (c − 1)"
             ax.plot(across, curve.fit.seconds(across), color=draw.STYLES[0].color, linewidth=1.6, label=label, zorder=3)
-        edges = np.array(ax.get_xlim())
-        ax.plot(edges, curve.seconds[0] * curve.cores[0] / edges, label="perfect scaling", **IDEAL)
+        draw.perfect_scaling(ax, curve.seconds[0] * curve.cores[0])
         ax.text(0.03, 0.035, verdict(curve), transform=ax.transAxes, fontsize=8.5, color=INK, linespacing=1.4)
-        handles, names = ax.get_legend_handles_labels()
-        order = sorted(range(len(names)), key=lambda i: names[i] != "measured")
-        ax.legend([handles[i] for i in order], [names[i] for i in order], loc="upper right")
+        entries = zip(*ax.get_legend_handles_labels(), strict=True)
+        ax.legend(*zip(*sorted(entries, key=lambda entry: entry[1] != "measured"), strict=True), loc="upper right")
         for other_axes in beside:
             _published(other_axes)
         yield Picture(labels.names(study), figure)
@@ -52,23 +51,18 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields one picture per device kind, with the speed-up and efficiency of all its curves."""
     curves, skipped = _long_enough(studies, "speedup")
     yield from skipped
-    kinds: dict[Strings, list[CoreCurve]] = {}
-    for curve in curves:
-        hardware = curve.representative.hardware
-        device = (hardware.backend, hardware.device_kind) if hardware else ()
-        kinds.setdefault(tuple(dict.fromkeys(filter(None, device))), []).append(curve)
-    for names, alike in kinds.items():
+    for names, alike in grouped(curves, _device).items():
         short = all(len(curve.cores) < scaling.FEWEST_COUNTS for curve in alike)
         law = "two core counts cannot determine a law" if short else ""
         title = f"Speed-up and efficiency on {' · '.join(names) or 'an unknown device'}"
-        figure, (left, right) = panels(title, labels.line("medians and middle halves of epochs", law), (1, 1))
+        figure, (left, right) = panels(title, text.joined("medians and middle halves of epochs", law), (1, 1))
         cores = np.concatenate([curve.cores for curve in alike])
         gains = [curve.speedup * curve.cores[0] for curve in alike]
         _cores_axes(left, cores, np.concatenate([*gains, cores]), "speed-up")
-        left.plot(left.get_xlim(), left.get_xlim(), **IDEAL)
+        left.plot(left.get_xlim(), left.get_xlim(), **draw.PERFECT)
         _cores_axes(right, cores, cores, "efficiency")
         _percentages(right, max(float(curve.efficiency.max()) for curve in alike))
-        right.axhline(1.0, label="perfect scaling", **IDEAL)
+        right.axhline(1.0, label="perfect scaling", **draw.PERFECT)
         names_of_curves = labels.distinguish([curve.representative for curve in alike])
         for curve, gain, label, style in zip(alike, gains, names_of_curves, draw.styles(), strict=False):
             for ax, values in ((left, gain), (right, curve.efficiency)):
@@ -76,6 +70,12 @@ def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
                 _points(ax, curve, style, values, label, falls=True)
         right.legend(loc="lower left", fontsize=7.5)
         yield Picture(names, figure)
+
+
+def _device(curve: CoreCurve) -> Strings:
+    hardware = curve.representative.hardware
+    device = (hardware.backend, hardware.device_kind) if hardware else ()
+    return tuple(dict.fromkeys(filter(None, device)))
 
 
 def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
@@ -114,11 +114,8 @@ def verdict(curve: CoreCurve) -> str:
 
 def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "seconds per epoch") -> None:
     """Sets the labels, and logarithmic scales with ticks at powers of two."""
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ax.set(xlim=(cores.min() / 2**0.4, cores.max() * 2**0.4), ylim=ticks.limits(values, 0.8, 0.6))
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim())
-    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim())
+    ticks.in_powers_of_two(ax.xaxis, ticks.limits(cores, 0.4, 0.4, least=0))
+    ticks.in_powers_of_two(ax.yaxis, ticks.limits(values, 0.8, 0.6))
     ax.set(xlabel="cores", ylabel=label)
     ax.grid(**GRID)
 

@@ -174,9 +174,7 @@ def _lines(paper: PaperWorkloads, members: Sequence[PaperLine]) -> tuple[list[tu
 
 def _best(paper: PaperWorkloads, members: Sequence[PaperLine]) -> BuiltPanel:
     """Builds a panel of best errors. Lines with the same workload and group of trials are read together."""
-    errors = []
-    problems = []
-    counts = []
+    errors, problems, counts = [], [], []
     for group in grouped(members, lambda line: (line.workload, line.split)).values():
         workload = paper.find(group[0])
         assert workload is not None, "the caller checks this"
@@ -253,7 +251,7 @@ def _goal(number: int, members: Sequence[PaperLine], built: Sequence[BuiltPanel]
         counts = [count for panel in built for count in panel.trial_counts]
         counts += [line.selected.points.trials or 0 for panel in built for line in panel.lines]
         fewest, largest = min(counts, default=0), max(counts, default=0)
-        span = f"{fewest:,}" if fewest == largest else f"{fewest:,} to {largest:,}"
+        span = text.span([fewest, largest], " to ")
         if first.draws == paper_lines.BEST and not firsts:
             which += f", {span} at a batch size"
         elif fewest < min(firsts, default=largest):

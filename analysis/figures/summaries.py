@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from analysis import text
 from analysis.figures import batch_figures
 from analysis.fitting import curve_fits
 from analysis.fitting.curve_fits import CurveFits
@@ -55,7 +56,7 @@ def _page(title: str, goal: str, curve_trials: CurveTrials) -> Figure:
     down = HEAD + first + rows * (ROW + BETWEEN) + FOOT
     figure = Figure(figsize=(WIDTH, down))
     FigureCanvasAgg(figure)
-    subtitle = " · ".join(filter(None, [goal, _counts(curve_trials), curve_trials.one.curve.distinction]))
+    subtitle = text.joined(goal, _counts(curve_trials), curve_trials.one.curve.distinction)
     figure.text(LEFT / WIDTH, 1 - 0.26 / down, title, fontsize=12, fontweight="bold", color=INK)
     figure.text(LEFT / WIDTH, 1 - 0.44 / down, textwrap.shorten(subtitle, 130, placeholder=" …"), fontsize=9, color=INK)
     across = WIDTH - LEFT - WORDS - RIGHT

@@ -15,6 +15,7 @@ from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
 from analysis.workload_studies import WorkloadStudies
 from results.bad_input import check_choice
+from results.grouping import grouped
 from results.plans.kinds import along
 from results.plans.study import Target, decimal
 from results.rules.answers import Rule
@@ -37,14 +38,11 @@ def steps(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictu
             entries.append((lines_of_steps.panel(title, [curve]), curve, workload))
     for page in pages.paginate(entries):
         panels, lines, workloads = zip(*page, strict=True)
-        words = [
-            pages.shared_words(workloads),
-            "" if several else lines[0].curve.target_text,
-            pages.trial_counts(lines),
-        ]
+        target_text = "" if several else lines[0].curve.target_text
+        words = text.joined(pages.shared_words(workloads), target_text, pages.trial_counts(lines))
         symbols = lines_of_steps.symbols(lines, alone=True, perfect=True)
         names = _file_names(workloads, lines)
-        yield pages.picture("Steps to target", [" · ".join(filter(None, words))], panels, symbols, names, request)
+        yield pages.picture("Steps to target", [words], panels, symbols, names, request)
 
 
 def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pictures:
@@ -66,7 +64,7 @@ def targets(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
     for page in pages.paginate(entries):
         panels, groups, workloads = zip(*page, strict=True)
         lines = [line for members in groups for line in members]
-        words = [" · ".join(filter(None, [pages.shared_words(workloads), pages.trial_counts(lines)]))]
+        words = [text.joined(pages.shared_words(workloads), pages.trial_counts(lines))]
         symbols = lines_of_steps.symbols(lines, alone=False, perfect=False)
         names = pages.file_names(workloads)
         yield pages.picture("Steps to several targets", words, panels, symbols, names, request)
@@ -76,13 +74,14 @@ def compare(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pic
     """Yields pages with one panel per group of workloads that differ only in optimizer, model or data set."""
     field_compared = request.by or "optimizer"
     check_choice("--by", field_compared, pages.FIELDS)
-    groups: dict[tuple[object, ...], list[tuple[WorkloadStudies, Target]]] = {}
-    for workload, target in requests.each(selection, request):
-        shared_names = tuple(getattr(workload, field) for field in pages.FIELDS if field != field_compared)
-        goal = None if field_compared == "dataset" else target  # every data set has its own target
-        groups.setdefault((*shared_names, workload.unit, goal), []).append((workload, target))
+
+    def shared(pair: tuple[WorkloadStudies, Target]) -> tuple[object, ...]:
+        workload, target = pair
+        names = [getattr(workload, field) for field in pages.FIELDS if field != field_compared]
+        return *names, workload.unit, None if field_compared == "dataset" else target  # data sets have own targets
+
     entries = []
-    for key, group in groups.items():
+    for key, group in grouped(requests.each(selection, request), shared).items():
         title = " · ".join(map(str, key[:2]))
         labelled = []
         for workload, target in group:
@@ -242,8 +241,7 @@ def budget(selection: Sequence[WorkloadStudies], request: FigureRequest) -> Pict
         if not panels:
             yield Skipped(what, f"no counted trial measured {metric}")
             continue
-        fewest, largest = min(map(len, ids_by_study)), max(map(len, ids_by_study))
-        count = f"{largest:,}" if fewest == largest else f"{fewest:,}–{largest:,}"
+        count = text.span([len(ids) for ids in ids_by_study])
         goals = [f"{workload.title} · best of {count} trials that were planned to run that long"]
         names = [*pages.file_names([workload]), metric]
         symbols = best.symbols(pages.stops_at(workload, metric))

@@ -57,7 +57,6 @@ studies = pd.DataFrame(
             "kind": commit.plan["kind"],
             **plan_columns.names(commit.study),
             "measurements": commit.files["measurements"].rows,
-            "bytes": sum(file.bytes for file in commit.files.values()),
             **commit.ledger._asdict(),
         }
         for commit in commits
@@ -214,12 +213,8 @@ sizes.assign(share=(sizes["envelope"] / sizes["measurements"]).map("{:.1%}".form
 
 # %%
 easier = [float(f"{target.value * times:.3g}") for times in (1.0, 1.25, 1.5, 2.0, 3.0)]
-by_value = {value: survey.answers(type(target)(target.metric, value), {commit.name}) for value in easier}
-pd.DataFrame(
-    [each.get(commit.name, (None,) * 3) for each in by_value.values()],
-    columns=answers.Answer._fields,
-    index=pd.Index(easier, name=f"{target.metric} ≤"),
-).astype("Int64")
+by_value = [survey.answers(type(target)(target.metric, value), {commit.name})[commit.name] for value in easier]
+pd.DataFrame(by_value, index=pd.Index(easier, name=f"{target.metric} ≤"))
 
 # %% [markdown]
 # ## Width of the intervals
@@ -247,19 +242,12 @@ Markdown(
 # DuckDB and Arrow open in one line. For example, polars finds the lowest validation loss of each data set:
 
 # %%
-measured = {c.study.labels.dataset: [] for c in commits if "validation_loss" in c.metrics}
-measured = {name: [c for c in commits if c.study.labels.dataset == name] for name in measured}
-pl.concat(
-    pl.scan_parquet(sorted({c.files["measurements"].path for c in own}), hive_partitioning=False)
-    .filter(pl.col("study").cast(pl.String).is_in([c.name for c in own]))
-    .select(
-        pl.lit(name).alias("dataset"),
-        pl.len().alias("measurements"),
-        pl.col("validation_loss").filter(pl.col("validation_loss").is_finite()).min().alias("lowest validation loss"),
-    )
-    .collect()
-    for name, own in measured.items()
-)
+measured = [c for c in commits if "validation_loss" in c.metrics]
+datasets = pl.LazyFrame({"study": [c.name for c in measured], "dataset": [c.study.labels.dataset for c in measured]})
+files = sorted({c.files["measurements"].path for c in measured})
+finite = pl.col("validation_loss").filter(pl.col("validation_loss").is_finite())
+rows = pl.scan_parquet(files, hive_partitioning=False).with_columns(pl.col("study").cast(pl.String))
+rows.join(datasets, on="study").group_by("dataset").agg(pl.len().alias("measurements"), finite.min()).collect()
 
 # %% [markdown]
 # ## Devices and versions

@@ -37,6 +37,7 @@ from analysis.fitting import (
     regimes,
     simulation,
 )
+from analysis.payoff import answer_tables
 from analysis.plotting import picture
 
 pd.set_option("display.precision", 3, "display.max_colwidth", None)
@@ -78,12 +79,8 @@ picture.show(batch_figures.steps_to_target([one]))
 # Each has a 90 % interval. If an end is open, the other one is a 95 % bound.
 
 # %%
-answers = curve_fits.answers(one)
-pd.DataFrame(
-    [points_fit.extents_in_words for _, points_fit in answers],
-    columns=["pays up to", "efficient up to"],
-    index=[name for name, _ in answers],
-)
+answers = {name: points_fit.extents_in_words for name, points_fit in curve_fits.answers(one)}
+pd.DataFrame.from_dict(answers, "index", columns=["pays up to", "efficient up to"])
 
 # %% [markdown]
 # The next table lists the data of the picture and the probability of each regime. Perfect scaling is the
@@ -111,20 +108,7 @@ pd.DataFrame({"batch size": points.batch_size, "steps_low": points.low, "steps_h
 # that it does not rely on the knee being a hyperbola.
 
 # %%
-fit = one.selected.fit
-pd.Series(
-    {
-        "plateau S_min, steps": fit.s_min,
-        "fewest examples E_min": fit.e_min,
-        "critical batch size B*": fit.critical_batch_size,
-        "its 90 % interval, low": fit.low,
-        "its 90 % interval, high": fit.high,
-        "sharpness a": fit.sharpness,
-        "verdict": one.selected.verdict.replace("_", " "),
-        "notes": one.selected.reason,
-    },
-    name="",
-).to_frame()
+fit_tables.table(*curve_fits.rows([one])).set_index("estimate").loc[:, "s_min":"reason"].transpose()
 
 # %% [markdown]
 # Such a fit makes assumptions. `fit --checks` lists each with the observed value. If the slope, the plateau, the knee
@@ -143,24 +127,19 @@ print(assumptions.listing(one.selected.checks))
 # search is as good at every batch size.
 
 # %%
-names = pd.DataFrame([one.curve.workload._asdict() for one in fitted])[["dataset", "model", "optimizer"]]
-table = fit_tables.table(names, [one.selected for one in fitted])
-extents = [one.selected.extents_in_words for one in fitted]
-table["pays up to"], table["efficient up to"] = zip(*extents, strict=True)
-table[[*names, "pays up to", "efficient up to", "pays_halved_by", "efficient_halved_by"]]
+table = answer_tables.of_curves(fitted)
+table[["pays up to", "efficient up to", "pays_halved_by", "efficient_halved_by"]]
 
 # %%
-verdicts = {"pays up to": "pays_verdict", "efficient up to": "efficient_verdict", "critical batch size": "verdict"}
-counts = pd.DataFrame({name: table[column].map(text.IN_WORDS).value_counts() for name, column in verdicts.items()})
-counts.fillna(0).astype(int).rename_axis("verdict")
+verdicts = table[["pays_verdict", "efficient_verdict", "verdict"]].replace(text.IN_WORDS)
+verdicts.apply(pd.Series.value_counts).fillna(0).astype(int)
 
 # %% [markdown]
 # `pays_halved_by` and `efficient_halved_by` are the multiples of the trials that would halve the interval. The
 # critical batch sizes follow, if the curves are hyperbolas.
 
 # %%
-table["critical batch size"] = [one.selected.hyperbola_in_words for one in fitted]
-table[[*names, "critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
+table[["critical batch size", "s_min", "sharpness", "half_trials_octaves", "model_error_octaves", "doubts"]]
 
 # %%
 identified = table.loc[table["verdict"] == "identified", "doubts"].fillna("")
@@ -210,14 +189,7 @@ picture.show(batch_figures.steps_to_target([quadratic]))
 
 # %%
 low, high = quadratic.selected.fit.low, quadratic.selected.fit.high
-pd.DataFrame(
-    {
-        "true critical batch size": critical,
-        "interval, low": low,
-        "interval, high": high,
-        "contains it": critical.between(low, high),
-    }
-).rename_axis(index=None)
+critical.to_frame().assign(low=low, high=high, holds=critical.between(low, high))
 
 # %% [markdown]
 # The interval is for the best of k trials and must contain that row nine times out of ten. It is not for the other
@@ -232,38 +204,23 @@ pd.DataFrame(
 # %%
 curve = one.curve
 workload = curve.workload
-shorter = {
-    largest: tuple(commit for commit in workload.commits if commit.study.batch_size <= largest)
-    for largest in curve.batch_sizes[2:]
-}
-fewer = {
-    largest: curve_fits.of_workload(workload._replace(commits=kept), curve.target) for largest, kept in shorter.items()
-}
-cut = {largest: each.selected for largest, each in fewer.items()}
-pd.DataFrame(
-    [
-        (
-            largest,
-            *points_fit.extents_in_words,
-            points_fit.fit and points_fit.fit.critical_batch_size,
-            points_fit.critical_in_words,
-            points_fit.reason,
-        )
-        for largest, points_fit in cut.items()
-    ],
-    columns=["largest batch size", "pays up to", "efficient up to", "best fit", "critical batch size", "reason"],
-).set_index("largest batch size")
+shorter = [
+    curve_fits.of_workload(workload._replace(commits=workload.commits[:count]), curve.target)
+    for count in range(3, len(workload.commits) + 1)
+]
+names = pd.DataFrame({"largest batch size": [max(cut.curve.batch_sizes) for cut in shorter]})
+cuts = answer_tables.of_fits(names, [cut.selected for cut in shorter]).set_index("largest batch size")
+cuts[["pays up to", "efficient up to", "critical batch size", "critical_batch_size", "reason"]]
 
 # %% [markdown]
 # Fewer than five batch sizes get no answer, because no data would remain to check it. In a short sweep, *pays up to* is
 # only a lower bound: doubling still pays off at its end. Without a plateau, the critical batch size also gets only a
-# lower bound. The column *best fit* is its estimate without the interval. Note how it moves. The picture shows the
-# longest of these sweeps that only gets a bound.
+# lower bound. The column `critical_batch_size` is its estimate without the interval. Note how it moves. The picture
+# shows the longest of these sweeps that only gets a bound.
 
 # %%
-bounded = [largest for largest, points_fit in cut.items() if points_fit.verdict == "at_least"] or list(cut)
-chosen = bounded[-1]
-picture.show(batch_figures.steps_to_target([fewer[chosen]]))
+bounded = [cut for cut in shorter if cut.selected.verdict == "at_least"] or shorter
+picture.show(batch_figures.steps_to_target(bounded[-1:]))
 
 # %% [markdown]
 # ## Coverage
@@ -273,8 +230,7 @@ picture.show(batch_figures.steps_to_target([fewer[chosen]]))
 
 # %%
 shapes = ("hyperbola", "slope -0.85", "knee 4 x sharper to its plateau", extent_coverage.FALLS)
-every = [one for one in extent_coverage.scenarios() if one.sizes == 11 and one.shape in shapes]
-cells = [one for one in every if one.noise == "luck 0.22"]
+cells = [simulation.Scenario("middle", shape, 11, "luck 0.22", "ratio 1.1") for shape in shapes]
 columns = ["shape", "answer", "holds", "bound_holds", "two_sided", "wrong", "octaves"]
 extent_coverage.run(50, 0, print, cells)[columns]
 
@@ -287,15 +243,16 @@ extent_coverage.run(50, 0, print, cells)[columns]
 # of 85 to 97 % if the knee is inside the data. In scenarios with no knee inside the data, *identified* must be rare.
 
 # %%
-scenarios = [
-    simulation.Scenario("middle", "hyperbola", 9, "high", "ratio 1.1"),
-    simulation.Scenario("middle", "sharp", 9, "high", "ratio 1.1"),
-    simulation.Scenario("1 octave inside", "hyperbola", 9, "high", "ratio 1.1"),
-    simulation.Scenario("middle", "noisy quadratic", 9, "low", "ratio 1.1"),
-    simulation.Scenario("2 octaves beyond", "hyperbola", 9, "high", "ratio 1.1"),
-    simulation.Scenario("absent: perfect scaling", "hyperbola", 9, "high", "ratio 1.1"),
-    simulation.Scenario("middle", "slope -0.85", 11, "low", "ratio 1.1"),
+cases = [
+    ("middle", "hyperbola", 9, "high"),
+    ("middle", "sharp", 9, "high"),
+    ("1 octave inside", "hyperbola", 9, "high"),
+    ("middle", "noisy quadratic", 9, "low"),
+    ("2 octaves beyond", "hyperbola", 9, "high"),
+    ("absent: perfect scaling", "hyperbola", 9, "high"),
+    ("middle", "slope -0.85", 11, "low"),
 ]
+scenarios = [simulation.Scenario(*case, "ratio 1.1") for case in cases]
 simulated = fit_coverage.run(100, 0, print, scenarios)
 simulated[["knee", "shape", "noise", "covered", "identified", "at_least", "wrong", "failed", "octaves"]]
 

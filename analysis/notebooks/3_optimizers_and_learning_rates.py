@@ -27,10 +27,11 @@ import pandas as pd
 from IPython.display import Markdown
 from scipy import stats
 
-from analysis import contradictions, releases, workload_studies
+from analysis import releases, workload_studies
 from analysis.figures import batch_figures, registry, summaries
 from analysis.figures.requests import FigureRequest
 from analysis.fitting import curve_fits, fit_tables
+from analysis.payoff import answer_tables
 from analysis.plotting import picture, tuning
 from analysis.trials import metaparameters, trials
 
@@ -62,21 +63,9 @@ picture.show(batch_figures.optimizers(digits))
 # is a gain.
 
 # %%
-table = pd.DataFrame(
-    [
-        {
-            "model": one.curve.model,
-            "optimizer": one.curve.optimizer,
-            **dict(zip(fit_tables.KEPT, one.selected.extents_in_words, strict=False)),
-            "critical batch size": one.selected.hyperbola_in_words,
-            "E_min": one.selected.fit and one.selected.fit.e_min,
-            "S_min": one.selected.fit and one.selected.fit.s_min,
-            **contradictions.stated_interval(one.selected)._asdict(),
-        }
-        for one in digits
-    ]
-).set_index(["model", "optimizer"])
-table[[*fit_tables.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
+table = answer_tables.of_curves(digits).droplevel("dataset")
+table["e_min"] = table["s_min"] * table["critical_batch_size"]
+table[[*fit_tables.KEPT, "e_min", "s_min"]].round({"e_min": 0, "s_min": 0})
 
 # %% [markdown]
 # Which optimizers differ from plain gradient descent? Two critical batch sizes count as different if their 90 %
@@ -84,13 +73,11 @@ table[[*fit_tables.KEPT, "E_min", "S_min"]].round({"E_min": 0, "S_min": 0})
 # end overlaps with everything on its side.
 
 # %%
-stated = table[["low", "high"]].astype(float)
-plain = stated.xs("sgd", level="optimizer").add_suffix(" of sgd")
-against = stated.drop(index="sgd", level="optimizer").join(plain, on="model")
-against["than sgd's"] = "not distinguished"
-against.loc[against["low"] > against["high of sgd"], "than sgd's"] = "larger"
-against.loc[against["high"] < against["low of sgd"], "than sgd's"] = "smaller"
-against["than sgd's"].unstack("model")
+low, high = table["critical_batch_size_low"].unstack("model"), table["critical_batch_size_high"].unstack("model")
+against = pd.DataFrame("not distinguished", low.index, low.columns)
+against[low > high.loc["sgd"]] = "larger"
+against[high < low.loc["sgd"]] = "smaller"
+against.drop(index="sgd")
 
 # %% [markdown]
 # The next workload is a small Transformer on the text of Python's documentation, with three optimizers and fewer
@@ -139,41 +126,31 @@ picture.show(registry.draw_kind(STORE, FigureRequest("metaparameters", where=tup
 chosen = workload_studies.of_store(STORE, [f"dataset=digits,{PLAIN}"])
 drawn = [curve_fits.of_workload(one, one.commits[0].study.targets[0]) for one in chosen]
 rates = [metaparameters.metaparameter("learning_rate", log=True), metaparameters.effective_learning_rate()]
-points = pd.DataFrame(
-    [
-        (
-            one.curve.model,
-            one.curve.optimizer,
-            rate.label,
-            size,
-            np.log(rate.values(tuning.nearly_best(one, size))).mean(),
-            curve_fits.critical_batch_size(one.selected),
-        )
-        for one in drawn
-        for rate in rates[: 2 if "momentum" in one.curve.tuned else 1]
-        for size in one.best
-        if size in one.selected.points.usable().batch_size
-    ],
-    columns=["model", "optimizer", "rate", "batch_size", "ln_rate", "critical"],
-)
-tables = []
-for members in (points[~(points["batch_size"] > points["critical"])], points):
-    rows = {}
-    for names, one in members.groupby(["model", "optimizer", "rate"], sort=False):
-        rows[names] = {"batch_sizes": len(one)}
-        if len(one) >= 4:
-            line = stats.linregress(np.log(one["batch_size"]), one["ln_rate"])
-            half = stats.t.ppf(0.95, len(one) - 2) * line.stderr
-            low, high = line.slope - half, line.slope + half
-            agreeing = [rule for rule, power in tuning.POWERS.items() if low <= power <= high]
-            rows[names] |= {"power": line.slope, "power_low": low, "power_high": high}
-            rows[names]["agrees_with"] = ", ".join(agreeing) or "neither"
-    tables.append(pd.DataFrame.from_dict(rows, orient="index").rename_axis(["model", "optimizer", "rate"]))
-below, every = tables
+rows = []
+for curve in drawn:
+    best = set(curve.best).intersection(curve.selected.points.usable().batch_size)
+    critical = curve_fits.critical_batch_size(curve.selected)
+    for rate in rates[: 2 if "momentum" in curve.curve.tuned else 1]:
+        below = [size for size in best if not size > critical]
+        for part, sizes in (("up to the critical one", below), ("all batch sizes", list(best))):
+            rows.append(
+                {"model": curve.curve.model, "optimizer": curve.curve.optimizer, "rate": rate.label, "to": part}
+            )
+            rows[-1]["batch_sizes"] = len(sizes)
+            if len(sizes) >= 4:
+                logs = [np.log(rate.values(tuning.nearly_best(curve, size))).mean() for size in sizes]
+                line = stats.linregress(np.log(sizes), logs)
+                half = stats.t.ppf(0.95, len(sizes) - 2) * line.stderr
+                low, high = line.slope - half, line.slope + half
+                agreeing = [rule for rule, power in tuning.POWERS.items() if low <= power <= high]
+                rows[-1] |= {"power": line.slope, "power_low": low, "power_high": high}
+                rows[-1]["agrees_with"] = ", ".join(agreeing) or "neither"
+powers = pd.DataFrame(rows).set_index(["model", "optimizer", "rate", "to"])
+below = powers.xs("up to the critical one", level="to")
 below.head(len(below))
 
 # %%
-words = below.dropna(subset="power")["agrees_with"].value_counts()
+words = below["agrees_with"].value_counts()
 Markdown(
     "Rates above that can be judged: "
     + ", ".join(f"{count} agree with *{rule}*" for rule, count in words.items())
@@ -185,7 +162,7 @@ Markdown(
 # smaller here if the plateau was reached.
 
 # %%
-pd.DataFrame({"up to the critical one": below["power"], "all batch sizes": every["power"]})
+powers["power"].unstack("to")
 
 # %% [markdown]
 # ## Where good trials lie
@@ -202,14 +179,13 @@ picture.show(registry.draw_kind(STORE, FigureRequest("scatter", where=(condition
 # The share of trials that reached the target measures this for all optimizers:
 
 # %%
-shares = [
-    (one.model, one.optimizer, study.study.batch_size, (study.rows_in_k["outcome"] == trials.REACHED).mean())
-    for one in chosen
-    for study in trials.of_commits(one.commits, one.commits[0].study.search.targets[0]).values()
+reached = [
+    pd.Series({size: 100 * (rows["outcome"] == trials.REACHED).mean() for size, rows in curve.trials.items()})
+    for curve in drawn
 ]
-success = pd.DataFrame(shares, columns=["model", "optimizer", "batch_size", "success"])
-success = success.pivot_table(index=["model", "optimizer"], columns="batch_size", values="success")
-(100 * success).round().astype("Int64").astype(str) + " %"
+names = pd.MultiIndex.from_tuples([curve.curve.workload[1:3] for curve in drawn], names=["model", "optimizer"])
+success = pd.DataFrame(reached, names)
+success.round().astype("Int64").astype(str) + " %"
 
 # %% [markdown]
 # ## Were the search spaces wide enough?
@@ -275,16 +251,10 @@ ratios = ratios.assign(
     large=finite.where(ratios["batch_size"] > 16),
 )
 how = {"studies": "sum", "never": "sum", "ratio": "median", "small": "median", "large": "median", "same": "mean"}
-pd.concat([ratios.groupby("dataset", sort=False).agg(how), ratios.assign(dataset="all").groupby("dataset").agg(how)])
+pd.concat([ratios, ratios.assign(dataset="all")]).groupby("dataset", sort=False).agg(how)
 
 # %%
-digits_ratios = ratios[ratios["dataset"] == "digits"]
-pd.concat(
-    [
-        digits_ratios.groupby("optimizer", sort=False).agg(how),
-        digits_ratios.assign(optimizer="all").groupby("optimizer").agg(how),
-    ]
-)
+ratios[ratios["dataset"] == "digits"].groupby("optimizer", sort=False).agg(how)
 
 # %% [markdown]
 # If luck were the same at all batch sizes, the confirmed curve would be higher with an unchanged knee. Both curves are
@@ -294,7 +264,8 @@ pd.concat(
 # %%
 both = curve_fits.moves(fitted).set_index(["dataset", "model", "optimizer"])
 words = [[points_fit.critical_in_words for _, points_fit in curve_fits.answers(one)] for one in fitted if one.confirmed]
-both.assign(**dict(zip(curve_fits.ANSWERS, zip(*words, strict=True), strict=True)))
+both[list(curve_fits.ANSWERS)] = words
+both.head(len(both))
 
 # %%
 moved = both.dropna(subset="octaves")

@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
-from analysis import releases
-from analysis.cores import core_counts, measured_factorizations, scaling
+from analysis import columns, releases
+from analysis.cores import core_counts, law_coverage, measured_factorizations
 from analysis.figures import recall_figures, scaling_figures
 from analysis.plotting import picture
 from results.papers import published_numbers
@@ -85,41 +85,29 @@ picture.show(scaling_figures.speedup(measured))
 # both points exactly:
 
 # %%
-cores, seconds = np.array([1, 2]), np.array([1.0, 0.55])
-serial, parallel = np.linalg.solve(np.stack([np.ones(2), 1 / cores], axis=1), seconds)
-alone, communication = np.linalg.solve(np.stack([1 / cores, cores - 1], axis=1), seconds)
-more = np.array([1, 2, 4, 8, 16, 32, 64])
-pd.DataFrame(
-    {
-        f"{serial:.2f} + {parallel:.2f} / c": serial + parallel / more,
-        f"{alone:.2f} / c + {communication:.2f} (c − 1)": alone / more + communication * (more - 1),
-    },
-    index=pd.Index(more, name="cores c"),
-)
+cores = pd.Index([1, 2, 4, 8, 16, 32, 64], name="cores c")
+pd.DataFrame({"0.1 + 0.9 / c": 0.1 + 0.9 / cores, "1 / c + 0.05 (c − 1)": 1 / cores + 0.05 * (cores - 1)}, cores)
 
 # %% [markdown]
 # They only agree at the measured points. In the first law, epochs keep getting shorter. In the second, more cores soon
 # make them longer. A picture of either law up to 64 cores would look like a result.
 #
 # Curves with at least three core counts are fitted, with 90 % profile intervals. The dataset does not contain such a
-# curve. The fit is therefore shown on synthetic times that follow a known law, with the noise observed between epochs
-# and runs.
+# curve. The fit is therefore shown on synthetic times that follow a known law, with noise between epochs and runs.
+# `python -m analysis coverage --of cores` simulates many such curves.
 
 # %%
-truth = pd.Series({"serial": 0.05, "parallel": 0.94, "communication": 0.01})
-counts = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-lawful = truth["serial"] + truth["parallel"] / counts + truth["communication"] * (counts - 1)
-spread = scaling.spread([one.seconds for one in several.members])
-noise = np.random.default_rng(0).normal(0, np.hypot(spread, scaling.BETWEEN_RUNS), len(counts))
-fit = scaling.fit(counts, lawful * np.exp(noise), spread)
-estimates = pd.DataFrame([fit.serial, fit.parallel, fit.communication], index=truth.index).assign(truth=truth)
-estimates.assign(holds=(estimates["low"] <= estimates["truth"]) & (estimates["truth"] <= estimates["high"]))
+scenario = law_coverage.CoreScenario("all three", "1 … 64", spread=0.04)
+(fit,) = law_coverage.fit(scenario, law_coverage.draw(scenario, 1, np.random.default_rng(0)))
+estimates = pd.DataFrame([fit.serial, fit.parallel, fit.communication], index=columns.TIMES)
+estimates = estimates.assign(truth=law_coverage.LAWS[scenario.law].times)
+estimates.assign(holds=estimates["truth"].between(estimates["low"], estimates["high"]))
 
 # %%
 critical = fit.critical_cores
 Markdown(
     f"Half of the cores' time is lost at {critical.best:.1f} cores, 90 % interval [{critical.low:.1f}, "
-    f"{critical.high:.1f}]. The verdict on this synthetic example with up to {counts[-1]:g} cores is "
+    f"{critical.high:.1f}]. The verdict on this synthetic example with up to {scenario.most:g} cores is "
     f"*{fit.verdict.replace('_', ' ')}*. {fit.doubt}"
 )
 
@@ -139,11 +127,8 @@ picture.show(recall_figures.recall([one for one, count in zip(measured, ways, st
 # but not bit by bit.
 
 # %%
-members = several.members
-pd.DataFrame(
-    [(one.study.cores, one.result("recall_20"), one.result("recall_50"), one.result("objective")) for one in members],
-    columns=["cores", "recall@20", "recall@50", "objective"],
-).set_index("cores").map("{:.5g}".format)
+recalls = measured_factorizations.table(several.members).set_index("cores")[["recall_20", "recall_50", "objective"]]
+recalls.map("{:.5g}".format)
 
 # %% [markdown]
 # ## Solvers

@@ -29,12 +29,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
 from analysis import releases, text
 from analysis.figures import batch_figures, paper_lines, paper_workloads, shallue2018
 from analysis.fitting import curve_fits, fit_tables, points_file
+from analysis.payoff import answer_tables
 from analysis.plotting import picture
 from results import store
 from results.papers import published_numbers
@@ -61,17 +63,14 @@ published_numbers.points().drop_duplicates("source").set_index("source")[["citat
 file = Path(SCRATCH.name) / "figure1.csv"
 points[["panel", "batch_size", "steps"]].to_csv(file, index=False)
 names, points_fits = points_file.of_file(file)
-extents = pd.DataFrame([one.extents_in_words for one in points_fits], columns=["pays up to", "efficient up to"])
-names.join(extents).set_index("panel")
+figure1 = answer_tables.of_fits(names, points_fits).set_index("panel")
+figure1[["pays up to", "efficient up to"]]
 
 # %% [markdown]
 # These answers hold whatever the shape of the curve. If the curves are hyperbolas, their critical batch sizes are:
 
 # %%
-figure1 = names.assign(**{"critical batch size": [one.hyperbola_in_words for one in points_fits]})
-figure1.join(fit_tables.table(names, points_fits)[["s_min", "sharpness", "doubts"]].round({"s_min": 0})).set_index(
-    "panel"
-)
+figure1[["critical batch size", "s_min", "sharpness", "doubts"]].round({"s_min": 0})
 
 # %% [markdown]
 # ## MLPerf's reference convergence points
@@ -94,24 +93,12 @@ print(
 
 # %%
 reference = curve_fits.of_store(releases.mlperf(), ("validation_shortfall", 0.0))
-naming = ["dataset", "model", "optimizer"]
-summary = pd.DataFrame(
-    {
-        **{name: [getattr(one.curve, name) for one in reference] for name in naming},
-        "batch sizes": [len(one.curve.batch_sizes) for one in reference],
-        "pays up to": [one.selected.extents_in_words[0] for one in reference],
-        "efficient up to": [one.selected.extents_in_words[1] for one in reference],
-        "critical batch size": [one.selected.critical_in_words for one in reference],
-        "verdict": [one.selected.verdict for one in reference],
-        "doubts": [", ".join(one.selected.doubts) for one in reference],
-    }
-)
-no_extent = pd.Series([one.selected.extents is None for one in reference])
-fittable = summary[~no_extent]
-fittable.set_index(naming)
+summary = answer_tables.of_curves(reference)
+has_extents = np.array([one.selected.extents is not None for one in reference])
+fittable = summary[has_extents]
+fittable[[*fit_tables.KEPT, "verdict", "doubts"]]
 
 # %%
-refused = summary.loc[no_extent, [*naming, "batch sizes"]]
 one_sided = int(fittable["verdict"].isin(["at_least", "at_most"]).sum())
 Markdown(
     f"{len(fittable)} of {len(summary)} curves have enough batch sizes for an answer. {one_sided} of their critical "
@@ -120,7 +107,7 @@ Markdown(
 )
 
 # %%
-refused.assign(reason=[reference[i].selected.reason for i in refused.index]).set_index(naming)
+summary.loc[~has_extents, ["reason"]]
 
 # %% [markdown]
 # A curve with several studies at one batch size is not fitted. They run the same benchmark with different
@@ -130,7 +117,7 @@ refused.assign(reason=[reference[i].selected.reason for i in refused.index]).set
 # differ in kind from those of the previous notebooks.
 
 # %%
-picture.show(batch_figures.steps_to_target([reference[i] for i in fittable.index]))
+picture.show(batch_figures.steps_to_target([one for one in reference if one.selected.extents]))
 
 # %% [markdown]
 # ## The archive of Shallue et al.
@@ -206,25 +193,15 @@ pd.Series(paper_lines.TITLES, name="shows").rename_axis("figure").to_frame()
 # is a hyperbola.
 
 # %%
-ours = curve_fits.of_store(releases.release())
-lines = [
-    *(("measured here", " · ".join(one.curve.workload[:3]), one.selected) for one in ours),
-    *(("MLPerf", " · ".join(one.curve.workload[:3]), one.selected) for one in reference),
-    *(("Figure 1 of Shallue et al.", panel, one) for panel, one in zip(names["panel"], points_fits, strict=True)),
-]
-statements = pd.DataFrame(
-    [
-        (source, workload, *one.extents_in_words, one.hyperbola_in_words, *one.extents.pays[1:])
-        for source, workload, one in lines
-        if one.extents
-    ],
-    columns=["source", "workload", *fit_tables.KEPT, "low", "high", "verdict"],
-)
-statements = statements.dropna(subset="low").sort_values("low", ignore_index=True)
-statements.drop(columns=["low", "high", "verdict"])
+ours = answer_tables.of_curves(curve_fits.of_store(releases.release()))
+tables = {"measured here": ours, "MLPerf": summary, "Figure 1 of Shallue et al.": figure1}
+for answers in (ours, summary):
+    answers.index = answers.index.map(" · ".join)
+statements = pd.concat(tables, names=["source", "workload"]).dropna(subset="pays_up_to_low")
+statements.sort_values("pays_up_to_low")[list(fit_tables.KEPT)]
 
 # %%
-statements.groupby(["source", statements["verdict"].map(text.IN_WORDS)]).size().unstack(fill_value=0)
+statements.groupby(["source", statements["pays_verdict"].map(text.IN_WORDS)]).size().unstack(fill_value=0)
 
 # %%
 SCRATCH.cleanup()

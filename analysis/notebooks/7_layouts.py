@@ -72,9 +72,7 @@ case = ran[(ran["mesh"] == "data:2;model:4") & (ran["layout"] == "batch:data;mlp
 Markdown(f"By hand {by_hand:.4g}; counted in the compiled program {case['redundancy'].item():.4g}.")
 
 # %%
-shown = ran.assign(**{"MB sent": ran["wire_bytes"] / 1e6, "MB held": ran["peak_bytes"] / 1e6})
-shown = shown.set_index(["mesh", "layout"])[["redundancy", "MB sent", "MB held"]]
-shown.sort_values(["redundancy", "MB sent"])
+print(measured_layouts.as_text(emulated))
 
 # %% [markdown]
 # ## Predicted cost of a step

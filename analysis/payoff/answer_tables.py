@@ -9,12 +9,15 @@ import pandas as pd
 
 from analysis import text
 from analysis.columns import PAYOFF, PAYOFF_TIMES
-from analysis.fitting.extents import GAIN, Extent
+from analysis.fitting import fit_tables
+from analysis.fitting.curve_fits import CurveFits
+from analysis.fitting.extents import GAIN
+from analysis.fitting.fits import PointsFit
 from analysis.payoff import time_to_target
 from analysis.payoff.answers import Answer
-from analysis.payoff.step_times import BASES, PREDICTED, Basis
+from analysis.payoff.step_times import BASES, NAMES, PREDICTED, Basis
 from analysis.payoff.subjects import DIFFERING
-from analysis.payoff.time_to_target import LastDoubling, PayOff
+from analysis.payoff.time_to_target import PayOff
 from results import definitions
 from results.aliases import Json
 from results.bad_input import BadInput, check_choice
@@ -44,16 +47,24 @@ def table(answers: Sequence[Answer]) -> pd.DataFrame:
     for answer in answers:
         row = {"gain_percent": 100 * answer.gain, "device_kind": answer.device_kind or None}
         row |= {"predicted_by": answer.predicted_by or None, "reason": "; ".join(answer.notes)}
-        lasts: list[tuple[str, str, Extent | LastDoubling]] = [
-            ("batch", "batch_size", answer.pays),
-            ("efficient", "efficient_batch_size", answer.efficient),
-        ]
+        lasts = [("batch", "batch_size", answer.pays), ("efficient", "efficient_batch_size", answer.efficient)]
         lasts += [(basis, f"{basis}_devices", pay_off.last) for basis, pay_off in answer.pay_offs.items()]
         for prefix, name, last in lasts:
-            row |= {name: last.best, f"{name}_low": last.low, f"{name}_high": last.high}
-            row[f"{prefix}_verdict"] = last.verdict
+            row |= dict(zip((name, f"{name}_low", f"{name}_high", f"{prefix}_verdict"), last, strict=True))
         rows.append(row)
     return _named(answers, pd.DataFrame(rows, columns=list(PAYOFF)))
+
+
+def of_fits(names: pd.DataFrame, points_fits: Sequence[PointsFit]) -> pd.DataFrame:
+    """Returns the table of fits (see ``fit_tables.table``), followed by the answers in words (``fit_tables.KEPT``)."""
+    words = [(*points_fit.extents_in_words, points_fit.hyperbola_in_words) for points_fit in points_fits]
+    return fit_tables.table(names, list(points_fits)).join(pd.DataFrame(words, columns=fit_tables.KEPT))
+
+
+def of_curves(fitted: Sequence[CurveFits]) -> pd.DataFrame:
+    """Returns ``of_fits`` for the selected answers of curves, indexed by data set, model and optimizer."""
+    names = pd.DataFrame([curve.curve.workload[:3] for curve in fitted], columns=NAMES)
+    return of_fits(names, [curve.selected for curve in fitted]).set_index(list(NAMES))
 
 
 def times_table(answers: Sequence[Answer], prices: Mapping[str, float] = MappingProxyType({})) -> pd.DataFrame:
@@ -140,7 +151,7 @@ def as_text(answers: Sequence[Answer]) -> str:
             cells[heading] = answer.subject.curve.bound_in_words(extent) if answer.subject.curve else ""
         cells["device"] = answer.device_kind
         for basis in BASES:
-            cells[f"{basis} devices"] = answer.pay_offs[basis].last.in_words() if basis in answer.pay_offs else ""
+            cells[f"{basis} devices"] = answer.pay_offs[basis].last_in_words if basis in answer.pay_offs else ""
         rows.append(cells)
         remarks += [(i, note) for note in answer.notes]
         if PREDICTED in answer.pay_offs:
@@ -163,11 +174,10 @@ def times_as_text(answers: Sequence[Answer], prices: Mapping[str, float] = Mappi
     blocks = []
     for answer in answers:
         unit = answer.subject.names.get("unit", "")
-        title = (answer.subject.title, unit and f"batch sizes in {unit}", answer.device_kind)
-        lines = [" · ".join(filter(None, title))]
+        lines = [text.joined(answer.subject.title, unit and f"batch sizes in {unit}", answer.device_kind)]
         for basis, pay_off in answer.pay_offs.items():
             origin = f" by {answer.predicted_by}" if basis == PREDICTED else ""
-            lines += ["", f"{basis}{origin}; devices after the last doubling that pays off: {pay_off.last.in_words()}"]
+            lines += ["", f"{basis}{origin}; devices after the last doubling that pays off: {pay_off.last_in_words}"]
             lines.append(_block(pay_off, _time_rows(answer, basis, prices)))
         if not answer.pay_offs:
             lines.append(f"no times: {'; '.join(answer.notes) or 'no device was timed'}")

@@ -14,7 +14,7 @@ from analysis.payoff import known_runs, step_times, time_files, time_to_target
 from analysis.payoff.known_runs import KnownTimes
 from analysis.payoff.step_times import BASES, MEASURED, NAMES, PREDICTED, PUBLISHED, Basis, StepTimes
 from analysis.payoff.subjects import Subject, Times, given_times
-from analysis.payoff.time_to_target import LastDoubling, PayOff
+from analysis.payoff.time_to_target import PayOff
 from results import progress
 from results.aliases import Strings
 from results.bad_input import BadInput, number_of
@@ -188,7 +188,7 @@ def _beyond_the_data(extents: Extents, batch_sizes: np.ndarray) -> list[str]:
     return notes
 
 
-def _open_ends(verdict: text.Verdict, last: LastDoubling, what: str, numbers: np.ndarray) -> list[str]:
+def _open_ends(verdict: text.Verdict, last: Extent, what: str, numbers: np.ndarray) -> list[str]:
     """Returns notes on interval ends inside the curve but outside the ascending ``numbers`` [k] that were timed."""
     ends = ((time_to_target.LOWER, "smallest", numbers[0]), (time_to_target.UPPER, "largest", numbers[-1]))
     return [

@@ -18,6 +18,7 @@ import numpy as np
 
 from analysis import text
 from analysis.fitting import profiles
+from analysis.fitting.extents import UNKNOWN, Extent
 from analysis.fitting.regimes import Fit
 from analysis.payoff.step_times import PREDICTED, StepTimes
 
@@ -49,29 +50,6 @@ class StepCurves(NamedTuple):
         return self.ln_height[:, None] + profiles.excess(ln_distance, self.sharpness[:, None])
 
 
-class LastDoubling(NamedTuple):
-    """The number of devices after the last doubling that pays off, with a 90 % interval.
-
-    Attributes:
-      best: estimate from the best curve and times, whatever the verdict. It is the largest device count in the data if
-        the doubling to it still pays off, and NaN if no doubling is in the data.
-      low, high: ends of the interval, or NaN if not reported.
-      verdict: identified, at_least (low), at_most (high) or not_identified.
-    """
-
-    best: float
-    low: float
-    high: float
-    verdict: text.Verdict
-
-    def in_words(self) -> str:
-        """Formats the number as ``64 [32, 128]``, ``at least 64 (best 96)`` or ``unknown (best 64)``."""
-        return text.answer(*self, form=text.count)
-
-
-NOTHING = LastDoubling(float("nan"), float("nan"), float("nan"), "not_identified")
-
-
 def step_curves(fit: Fit) -> StepCurves:
     """Returns the curves that a fit allows."""
     ln_batch = np.log(fit.batch_size)
@@ -91,14 +69,10 @@ def step_curves(fit: Fit) -> StepCurves:
     return StepCurves(criticals, shapes, ln_height, slack, float(fit.batch_size[0]), float(fit.batch_size[-1]))
 
 
-def stated(answer: LastDoubling) -> LastDoubling:
+def stated(answer: Extent) -> Extent:
     """Returns an answer, keeping only the ends that its verdict reports."""
-    return LastDoubling(
-        answer.best,
-        answer.low if answer.verdict in LOWER else float("nan"),
-        answer.high if answer.verdict in UPPER else float("nan"),
-        answer.verdict,
-    )
+    low = answer.low if answer.verdict in LOWER else math.nan
+    return answer._replace(low=low, high=answer.high if answer.verdict in UPPER else math.nan)
 
 
 class Gains(NamedTuple):
@@ -123,7 +97,9 @@ class PayOff(NamedTuple):
       batch_size: fastest batch size for each device count, in examples. NaN if steps use all data.
       seconds, low, high: seconds to target, with a 90 % interval.
       gains: gains from doublings.
-      last: device count after the last doubling that gains enough, provided that all earlier doublings do.
+      last: device count after the last doubling that gains enough, provided that all earlier doublings do. Its best
+        estimate is from the best curve and times, whatever the verdict. It is the largest device count in the data if
+        the doubling to it still pays off, and NaN if no doubling is in the data.
       before, runs: seconds before the first step, which are included in ``seconds``, and number of pooled runs. Only
         set for runs with given steps.
     """
@@ -134,13 +110,18 @@ class PayOff(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     gains: Gains
-    last: LastDoubling
+    last: Extent
     before: np.ndarray | None = None
     runs: np.ndarray | None = None
 
     @property
     def device_hours(self) -> np.ndarray:
         return self.devices * self.seconds / 3600
+
+    @property
+    def last_in_words(self) -> str:
+        """``last`` as ``64 [32, 128]``, ``at least 64 (best 96)`` or ``unknown (best 64)``."""
+        return text.answer(*self.last, form=text.count)
 
 
 def pay_off(times: StepTimes, curves: StepCurves | float, gain: float, verdict: text.Verdict) -> PayOff | None:
@@ -232,7 +213,7 @@ def judged(devices: np.ndarray) -> np.ndarray:
     return np.array(chain if 2 * min(counts) > first else [min(counts)])
 
 
-def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> LastDoubling:
+def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.Verdict) -> Extent:
     """Returns the device count after the last doubling that gains enough, provided that all earlier doublings do.
 
     An end is reported if it lies within the data and the curve's ``verdict`` reports an end on this side. At the
@@ -245,11 +226,11 @@ def last_doubling(gains: Gains, numbers: np.ndarray, gain: float, verdict: text.
       verdict: verdict on the curve.
     """
     if len(numbers) < 2:
-        return NOTHING
+        return UNKNOWN
     rows = np.searchsorted(gains.devices, numbers[:-1])
     best, low, high = (_up_to(numbers, values[rows], gain) for values in (gains.best, gains.low, gains.high))
     claim = text.verdict(verdict in LOWER and low > numbers[0], verdict in UPPER and high < numbers[-1])
-    return stated(LastDoubling(best, low, high, claim))
+    return stated(Extent(best, low, high, claim))
 
 
 def _up_to(numbers: np.ndarray, gains: np.ndarray, gain: float) -> float:

@@ -68,8 +68,8 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
         draw.batch_size_axis(ax, np.concatenate([line.batch_size for line in members]))
         errors = np.concatenate([_as_shown(metric, line.error) for line in members])
         if errors.min() > 0 and errors.max() / errors.min() > LOGARITHMIC:
-            ax.set_yscale("log")
             ticks.in_decades(ax.yaxis, (errors.min(), errors.max()))
+            ax.set_autoscaley_on(True)  # adds margins
         else:
             ax.yaxis.set_major_locator(MaxNLocator(6))
             ax.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
@@ -77,14 +77,12 @@ def panel(title: str, metric: str, members: Sequence[Errors], *, ordered: bool, 
             ax.plot(
                 line.batch_size,
                 _as_shown(metric, line.error),
-                color=style.color,
-                marker=style.marker,
-                linestyle=style.line,
                 linewidth=1.2,
                 markersize=4.2,
                 markeredgecolor="white",
                 markeredgewidth=0.4,
                 zorder=3,
+                **style.look,
             )
         if stop is not None:
             _stop(ax, float(_as_shown(metric, np.array(stop))), is_error=name == metric)

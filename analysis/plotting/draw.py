@@ -1,5 +1,6 @@
 """Functions for drawing steps to target against batch size, with ticks at powers of two."""
 
+import functools
 import itertools
 import math
 import textwrap
@@ -19,6 +20,7 @@ from analysis.fitting.fits import PointsFit
 from analysis.plotting import ticks
 
 Look = dict[str, Any]  # options of an artist
+symbol = functools.partial(Line2D, [], [])  # a line that is only in a legend
 
 
 class Style(NamedTuple):
@@ -30,6 +32,11 @@ class Style(NamedTuple):
     color: str
     marker: str
     line: tuple[float, tuple[float, ...]]
+
+    @property
+    def look(self) -> Look:
+        """The options of a line with these markers."""
+        return {"color": self.color, "marker": self.marker, "linestyle": self.line}
 
 
 # Okabe and Ito's colours for colour-blind readers. Brown and grey replace yellow, which is too pale for lines.
@@ -46,6 +53,9 @@ STYLES = (
 )
 INK = "#333333"
 GRID: Look = {"visible": True, "which": "major", "color": "#DDDDDD", "linewidth": 0.5, "zorder": 0.5}
+PERFECT: Look = {"color": INK, "linestyle": (0, (4, 3)), "linewidth": 1}  # a line of perfect scaling
+MISSED: Look = {"linestyle": "none", "marker": "^", "markerfacecolor": "white"}
+MISSED["label"] = "not reached within this budget"
 SELECTED, CONFIRMED = STYLES[:2]  # in pictures of one curve
 DASHES = (0.0, (4.0, 1.6))  # confirmed answers in pictures of several curves
 NEVER_AGAIN = "confirmed: median never reached"
@@ -85,9 +95,7 @@ def batch_size_axis(
       compact: whether to draw only a few ticks, written as powers.
       unit: unit of the batch sizes, or empty if the lines may have different units.
     """
-    ax.set_xscale("log", base=2)
-    ax.set_xlim(min(batch_sizes) / 2**0.6, max(batch_sizes) * 2**0.6)
-    ticks.in_powers_of_two(ax.xaxis, ax.get_xlim(), compact=compact)
+    ticks.in_powers_of_two(ax.xaxis, ticks.limits(batch_sizes, 0.6, 0.6, least=0), compact=compact)
     ax.set_xlabel(f"batch size ({unit})" if unit else "batch size")
     ax.grid(**GRID)
 
@@ -100,11 +108,10 @@ def batch_size_axes(
     Set ``compact`` for small panels. Space for ``rows`` rows of answers is left at the bottom.
     """
     batch_size_axis(ax, batch_sizes, compact=compact, unit=unit)
-    ax.set_yscale("log", base=2)
     share = 0.03 + 0.065 * rows  # of the height
     octaves = math.log2(max(steps) / min(steps)) + 0.6
-    ax.set_ylim(*ticks.limits(steps, max(0.9, octaves * share / (1 - share)), 0.6))
-    ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=compact)
+    below = max(0.9, octaves * share / (1 - share))
+    ticks.in_powers_of_two(ax.yaxis, ticks.limits(steps, below, 0.6), compact=compact)
     ax.set_ylabel("steps to target")
 
 
@@ -223,17 +230,7 @@ def markers_with_bars(
 
 def missed_budgets(ax: Axes, batch_size: Sequence[float], budget: Sequence[float], style: Style) -> None:
     """Draws open triangles at the step budgets of batch sizes at which the target was missed."""
-    ax.plot(
-        batch_size,
-        budget,
-        linestyle="none",
-        marker="^",
-        markersize=6.5,
-        markerfacecolor="white",
-        markeredgecolor=style.color,
-        label="not reached within this budget",
-        zorder=4,
-    )
+    ax.plot(batch_size, budget, markersize=6.5, markeredgecolor=style.color, zorder=4, **MISSED)
 
 
 def fit_line(ax: Axes, fit: regimes.Fit, style: Style, *, factor: float = 1.0) -> None:
@@ -269,7 +266,7 @@ def band(
 def perfect_scaling(ax: Axes, examples: float, color: str = INK, label: str | None = "perfect scaling") -> None:
     """Draws the line along which batch size times steps equals ``examples``, so doubling the batch halves the steps."""
     across = np.array(ax.get_xlim())
-    ax.plot(across, examples / across, color=color, linestyle=(0, (4, 3)), linewidth=1, label=label, zorder=2.5)
+    ax.plot(across, examples / across, label=label, zorder=2.5, **PERFECT | {"color": color})
 
 
 def ring(ax: Axes, points_fit: PointsFit, style: Style, *, factor: float = 1.0) -> None:
@@ -291,10 +288,10 @@ def diamond(color: str, *, in_doubt: bool) -> Look:
 
 def legend_entry(style: Style, label: str, *, hollow: bool = False) -> Line2D:
     """Returns the legend entry for a curve."""
-    marker: Look = {"marker": style.marker, "markersize": 5, "markeredgecolor": "white"}
-    marker |= {"markerfacecolor": "white", "markeredgecolor": style.color} if hollow else {}
-    marker["markeredgewidth"] = 0.9 if hollow else 0.6
-    return Line2D([], [], color=style.color, linestyle=style.line, linewidth=1.6, label=label, **marker)
+    look: Look = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    if hollow:
+        look = {"markeredgecolor": style.color, "markeredgewidth": 0.9, "markerfacecolor": "white"}
+    return symbol(linewidth=1.6, markersize=5, label=label, **style.look, **look)
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], names: Sequence[str], *, columns: int) -> None:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from scipy import special
@@ -14,7 +13,7 @@ from scipy import special
 from analysis.fitting.confirmations import middle
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, grid, ticks, tuning
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK, Look, symbol
 from analysis.plotting.grid import Panel
 from analysis.trials import metaparameters, trials
 from analysis.trials.trials import StudyTrials
@@ -156,10 +155,8 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
         ends = [end for row in rows for end in row[1:]] + [ratio for _, ratio in chose]
         draw.batch_size_axis(ax, [row[0] for row in rows], unit=curve_trials.one.curve.unit)
         ax.axhline(1, color=draw.SELECTED.color, linewidth=1.2, zorder=1.5)
-        ax.set_yscale("log", base=2)
         farthest = max([2.0, *(max(end, 1 / end) * 1.2 for end in ends if np.isfinite(end))])
-        ax.set_ylim(1 / farthest, farthest)
-        ticks.in_powers_of_two(ax.yaxis, ax.get_ylim(), compact=farthest > WIDE)
+        ticks.in_powers_of_two(ax.yaxis, (1 / farthest, farthest), compact=farthest > WIDE)
         if chose:
             ax.plot(*zip(*chose, strict=True), **CHOSE)
         draw.markers_with_bars(ax, rows, draw.CONFIRMED)
@@ -167,7 +164,7 @@ def confirmation_panel(curve_trials: CurveTrials) -> Panel:
 
     legend: list[Artist] = [draw.legend_entry(draw.CONFIRMED._replace(line=(0, ())), "confirmed: median, range")]
     if any(study.choosing for study in confirmations):
-        legend.append(Line2D([], [], label="median that chose it", **CHOSE))
+        legend.append(symbol(label="median that chose it", **CHOSE))
     return Panel("confirmed over selected steps", onto, legend)
 
 

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.plotting.draw import INK, write_reason
-from analysis.plotting.picture import PNG_DPI, keep_inside
+from analysis.plotting.picture import blank, keep_inside
 
 # Inches.
 WIDTHS = {1: 5.4, 2: 4.2, 3: 3.3}  # width of a panel with its margins, by the number of columns
@@ -86,8 +85,7 @@ def grid(
     rows_of_legend, columns_of_legend = _rows(symbols, across)
     head += 0.19 * rows_of_legend + (0.08 if rows_of_legend else 0)
     down = head + rows * (ABOVE + height + BELOW) + sum(beneath) + 0.06 * sum(map(bool, beneath)) + FOOT
-    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
-    FigureCanvasAgg(figure)
+    figure = blank(across, down)
     _title(figure, title, lines, symbols, columns_of_legend, rows_of_legend)
     longest = max(len(panel.title) + (len(panel.goal) + BETWEEN if panel.goal else 0) for panel in panels.values())
     size = min(WORDS, WORDS * (width - LEFT) / (longest * BOLD))

@@ -42,15 +42,9 @@ def size(factorization: MeasuredFactorization) -> str:
     return " · ".join(f"{name} {options[name]:,}" for name in ("rows", "columns", "links") if name in options)
 
 
-def line(*words: str | None) -> str:
-    """Joins the nonempty ``words`` to form the second line of a title."""
-    return " · ".join(filter(None, words))
-
-
 def span(counts: Sequence[int], noun: str) -> str:
     """Formats a count or a range of counts, such as ``8 epochs`` or ``3–8 epochs``."""
-    fewest, largest = min(counts), max(counts)
-    return f"{fewest if fewest == largest else f'{fewest}–{largest}'} {noun}{'s' * (largest > 1)}"
+    return f"{text.span(counts)} {noun}{'s' * (max(counts) > 1)}"
 
 
 def _metaparameter(factorization: MeasuredFactorization, name: str, symbol: str) -> str:

@@ -55,6 +55,13 @@ class Skipped(NamedTuple):
 Pictures = Iterator[Picture | Skipped]
 
 
+def blank(across: float, down: float) -> Figure:
+    """Returns an empty figure of a size in inches."""
+    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below: float = 0) -> tuple[Figure, Axes]:
     """Returns a figure with one pair of axes under its title.
 
@@ -65,8 +72,7 @@ def axes(title: str, goal: str, *, strips: int = 0, beside: bool = False, below:
       below: room below the axes, in inches.
     """
     width, down = 9.0 if beside else 6.4, 4.6 + below + LINE * goal.count("\n")
-    figure = Figure(figsize=(width, down), dpi=PNG_DPI)
-    FigureCanvasAgg(figure)
+    figure = blank(width, down)
     narrower = 6.4 / width
     bottom, height = (0.115 * 4.6 + below) / down, (0.755 - 0.055 * strips) * 4.6 / down
     ax = figure.add_axes((0.115 * narrower, bottom, 0.865 * narrower, height))
@@ -87,8 +93,7 @@ def panels(
     """
     count, down = len(widths), 4.6 + below
     across = across or (6.4 if count == 1 else 9.0)
-    figure = Figure(figsize=(across, down), dpi=PNG_DPI)
-    FigureCanvasAgg(figure)
+    figure = blank(across, down)
     left, gap = 0.115 * 6.4 / across, 0.105
     room = (0.98 - left - gap * (count - 1)) / sum(widths)
     starts = [left + sum(widths[:i]) * room + i * gap for i in range(count)]

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import text
 from analysis.fitting import confirmations, curve_fits, fits
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, verdict_marks
-from analysis.plotting.draw import INK, Look, Style
+from analysis.plotting.draw import INK, Look, Style, symbol
 from analysis.plotting.grid import Panel
 from results.papers import published_numbers
 
@@ -57,7 +56,7 @@ def panel(
         for member, style, factor in zip(members, styles, factors, strict=True):
             _draw(ax, member, style, factor, relative_to, alone=alone, evaluated=evaluated)
             if perfect in (EACH, member.label):
-                draw.perfect_scaling(ax, _examples(member) / factor)
+                draw.perfect_scaling(ax, examples(member) / factor)
         if alone:
             labelled = verdict_marks.label_fits(members[0].selected, members[0].confirmed)
             verdict_marks.answers(ax, labelled, small=True)
@@ -83,22 +82,11 @@ def symbols(members: Sequence[CurveFits], *, alone: bool, perfect: bool) -> list
         entries.append(Patch(color=style.color, alpha=0.25, linewidth=0, label="90 % region of the fit"))
         entries += _answers(members, style, alone=alone)
     if perfect:
-        entries.append(Line2D([], [], color=INK, linestyle=(0, (4, 3)), linewidth=1, label="perfect scaling"))
+        entries.append(symbol(label="perfect scaling", **draw.PERFECT))
     if any(len(published_steps(curve)[0]) for curve in members):
-        entries.append(Line2D([], [], color=style.color, label="published", **PUBLISHED))
+        entries.append(symbol(color=style.color, label="published", **PUBLISHED))
     if any(curve.missed for curve in members):
-        entries.append(
-            Line2D(
-                [],
-                [],
-                color=style.color,
-                label="not reached within this budget",
-                marker="^",
-                markerfacecolor="white",
-                markersize=6,
-                linestyle="none",
-            )
-        )
+        entries.append(symbol(color=style.color, markersize=6, **draw.MISSED))
     return entries
 
 
@@ -109,12 +97,12 @@ def _answers(members: Sequence[CurveFits], style: Style, *, alone: bool) -> list
     words = "pays up to [90 % interval]" + (", dashed if in doubt" if extents_in_doubt else "")
     if not alone:
         ring: Look = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.2}
-        return [Line2D([], [], label=words, markeredgecolor=style.color, linestyle="none", **ring)]
-    entries: list[Artist] = [Line2D([], [], label=words, color=style.color, linewidth=2, marker="|", markersize=6)]
+        return [symbol(label=words, markeredgecolor=style.color, linestyle="none", **ring)]
+    entries: list[Artist] = [symbol(label=words, color=style.color, linewidth=2, marker="|", markersize=6)]
     identified = [points_fit for points_fit in fitted if points_fit.verdict == "identified"]
     for in_doubt in sorted({bool(points_fit.doubts) for points_fit in identified}):
         label = text.with_doubt(verdict_marks.KNEE, "identified", in_doubt=in_doubt)
-        entries.append(Line2D([], [], linestyle="none", label=label, **draw.diamond(style.color, in_doubt=in_doubt)))
+        entries.append(symbol(linestyle="none", label=label, **draw.diamond(style.color, in_doubt=in_doubt)))
     return entries
 
 
@@ -174,7 +162,7 @@ def _published(curve: CurveFits, relative_to: int | None) -> tuple[np.ndarray, n
     return (sizes, steps / unit[0]) if len(unit) else (np.empty(0), np.empty(0))
 
 
-def _examples(curve: CurveFits) -> float:
+def examples(curve: CurveFits) -> float:
     """Returns batch size times steps under perfect scaling: from the fit, or else from the smallest batch size."""
     if curve.selected.fit:
         return curve.selected.fit.e_min

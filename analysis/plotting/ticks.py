@@ -1,9 +1,9 @@
-"""Limits and ticks of logarithmic axes, at powers of two or at decades."""
+"""Logarithmic axes: their limits, and ticks at powers of two or at decades."""
 
 import math
 from collections.abc import Iterable
 
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
 Ends = tuple[float, float]  # limits of an axis
@@ -36,7 +36,8 @@ def powers_of_two(limits: Ends, most: float) -> list[float]:
 
 
 def in_powers_of_two(axis: Axis, limits: Ends, *, compact: bool = False) -> None:
-    """Places ticks at powers of two within ``limits``. On ``compact`` axes, they are written as powers."""
+    """Makes an axis logarithmic, with ticks at powers of two. On ``compact`` axes, they are written as powers."""
+    _scale(axis, limits)
     axis.set_major_locator(FixedLocator(powers_of_two(limits, COMPACT_TICKS if compact else MOST_TICKS)))
     axis.set_minor_locator(FixedLocator(powers_of_two(limits, math.inf)))
     in_full = limits[1] < 2**17 and not compact  # longer numbers are hard to read
@@ -56,7 +57,8 @@ def raised(power: float) -> str:
 
 
 def in_decades(axis: Axis, limits: Ends) -> None:
-    """Places ticks at powers of ten or, if there are few within the limits, at 1, 2 and 5 times powers of ten."""
+    """Makes an axis logarithmic, with ticks at powers of ten or, if there are few, at 1, 2 and 5 times these."""
+    _scale(axis, limits)
     inside = math.floor(math.log10(limits[1])) - math.ceil(math.log10(limits[0])) + 1
     few = math.log10(limits[1] / limits[0]) < FEW_DECADES or inside < FEWEST_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
@@ -64,6 +66,11 @@ def in_decades(axis: Axis, limits: Ends) -> None:
     axis.set_minor_formatter(NullFormatter())
     plain = (0.0 if limits[0] >= TINY else math.inf, math.inf) if few else (0.01, 100.0)
     axis.set_major_formatter(lambda x, _: f"{x:g}" if plain[0] <= x <= plain[1] else _as_power(x))
+
+
+def _scale(axis: Axis, limits: Ends) -> None:
+    name = "x" if isinstance(axis, XAxis) else "y"
+    axis.axes.set(**{f"{name}scale": "log", f"{name}lim": limits})
 
 
 def _as_power(value: float) -> str:

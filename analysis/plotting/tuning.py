@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from analysis import text
 from analysis.fitting.curve_fits import CurveFits
 from analysis.plotting import draw, ticks, verdict_marks
-from analysis.plotting.draw import INK, Look
+from analysis.plotting.draw import INK, Look, symbol
 from analysis.plotting.grid import Panel
 from analysis.plotting.ticks import Ends
 from analysis.trials import trials
@@ -66,8 +65,7 @@ def panel(title: str, curve: CurveFits, quantity: Quantity) -> Panel:
         ax.vlines(sizes, low, high, color=STYLE.color, alpha=0.35, linewidth=3.2, zorder=2)
         ax.plot(sizes, value, color=STYLE.color, marker=STYLE.marker, markersize=4.6, linewidth=1.0, zorder=3)
         if quantity.log:
-            ax.set(yscale="log", ylim=(np.nanmin(low) / 2, np.nanmax(high) * 2))
-            ticks.in_decades(ax.yaxis, ax.get_ylim())
+            ticks.in_decades(ax.yaxis, (np.nanmin(low) / 2, np.nanmax(high) * 2))
         if quantity.is_rate:
             for name, power in POWERS.items():
                 scaled = value[0] * (sizes / sizes[0]) ** power
@@ -88,24 +86,22 @@ def _critical(*, in_doubt: bool) -> Look:
 def symbols(lines: Sequence[CurveFits], *, rates: bool) -> list[Artist]:
     """Returns the shared legend of all metaparameter panels of ``lines``."""
     entries: list[Artist] = [
-        Line2D(
-            [],
-            [],
+        symbol(
             color=STYLE.color,
             label="trial with the fewest steps",
             marker=STYLE.marker,
             markersize=5,
             linewidth=1,
         ),
-        Line2D([], [], color=STYLE.color, linewidth=4, alpha=0.35, label=f"range of trials within {NEARLY:g}× of it"),
+        symbol(color=STYLE.color, linewidth=4, alpha=0.35, label=f"range of trials within {NEARLY:g}× of it"),
     ]
     if rates:
         looks = DASHES.items()
-        entries += [Line2D([], [], color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
+        entries += [symbol(color=INK, linestyle=dashes, linewidth=1, label=name) for name, dashes in looks]
     identified = [points_fit.selected for points_fit in lines if points_fit.selected.verdict == "identified"]
     for in_doubt in sorted({bool(points_fit.doubts) for points_fit in identified}):
         label = text.with_doubt(verdict_marks.KNEE, "identified", in_doubt=in_doubt)
-        entries.append(Line2D([], [], label=label, **_critical(in_doubt=in_doubt)))
+        entries.append(symbol(label=label, **_critical(in_doubt=in_doubt)))
     return entries
 
 
@@ -168,12 +164,12 @@ def plane_panel(
     """Returns a panel of trials within the ``limits`` of both axes, with contours of the effective learning rate."""
 
     def onto(ax: Axes) -> None:
-        for axis, quantity, (low, high) in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
-            getattr(ax, f"set_{axis.axis_name}scale")("log" if quantity.log else "linear")
-            getattr(ax, f"set_{axis.axis_name}lim")(low, high)
-            getattr(ax, f"set_{axis.axis_name}label")(quantity.label)
+        for axis, quantity, ends in ((ax.xaxis, across, limits[0]), (ax.yaxis, up, limits[1])):
+            axis.set_label_text(quantity.label)
             if quantity.log:
-                ticks.in_decades(axis, (low, high))
+                ticks.in_decades(axis, ends)
+            else:
+                ax.set(**{f"{axis.axis_name}lim": ends})
         if contours:
             _plane_contours(ax)
         for kind, look in LOOKS.items():
@@ -185,9 +181,9 @@ def plane_panel(
 
 def plane_symbols(contours: bool) -> list[Artist]:
     """Returns the legend shared by all panels of trials."""
-    entries: list[Artist] = [Line2D([], [], linestyle="none", label=kind, **look) for kind, look in LOOKS.items()]
+    entries: list[Artist] = [symbol(linestyle="none", label=kind, **look) for kind, look in LOOKS.items()]
     if contours:
-        entries.append(Line2D([], [], label="equal effective learning rate", **CONTOUR))
+        entries.append(symbol(label="equal effective learning rate", **CONTOUR))
     return entries
 
 

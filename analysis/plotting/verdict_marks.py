@@ -200,11 +200,8 @@ class _End(NamedTuple):
 
 def _within(extent: Extent, limits: Ends) -> tuple[_End, _End]:
     """Returns an interval clipped to the limits. Ends that are not reported are placed at the limits."""
-    low, high = limits
-    has_low, has_high = not math.isnan(extent.low), not math.isnan(extent.high)
-    return _End(max(extent.low, low) if has_low else low, has_low), _End(
-        min(extent.high, high) if has_high else high, has_high
-    )
+    low, high = float(np.fmax(extent.low, limits[0])), float(np.fmin(extent.high, limits[1]))
+    return _End(low, not math.isnan(extent.low)), _End(high, not math.isnan(extent.high))
 
 
 def _answer(ax: Axes, label_fit: LabelledFit, height: float, words: str) -> int:

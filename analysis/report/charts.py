@@ -323,6 +323,11 @@ def quantity(field: str, title: str, ends: Ends) -> Json:
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis(title, ends)}
 
 
+def constant_product(product: float, ends: Ends) -> Json:
+    """Returns a line between two positions along which x · y is constant."""
+    return {"x": ends[0], "y": product / ends[0], "x2": ends[1], "y2": product / ends[1]}
+
+
 def layer(data: str, mark: Fields, **encoding: Any) -> Json:
     """Returns a layer that draws the data ``name``. Only marks with a description are exposed to screen readers."""
     aria = "description" in encoding

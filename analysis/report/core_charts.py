@@ -14,6 +14,7 @@ from analysis.plotting import labels, ticks
 from analysis.plotting.ticks import Ends
 from analysis.report import charts
 from analysis.report.charts import Json, LegendChart
+from results.grouping import grouped
 
 APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes over this multiple of the fastest
 
@@ -28,7 +29,7 @@ def notes(studies: Sequence[MeasuredFactorization]) -> list[str]:
     words = measured_factorizations.notes(studies)
     if studies and not _curves(studies):
         words.append("no factorization was timed on two numbers of real cores, so scaling over cores is not measured")
-    return [f"{note[0].upper()}{note[1:]}." for note in words]
+    return list(map(text.sentence, words))
 
 
 def _curves(studies: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
@@ -37,10 +38,7 @@ def _curves(studies: Sequence[MeasuredFactorization]) -> list[CoreCurve]:
 
 def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart]:
     """Yields charts of seconds per epoch against cores, one per data size and device. Emulated cores are omitted."""
-    alike: dict[tuple[str, str], list[CoreCurve]] = {}
-    for curve in _curves(studies):
-        device = curve.representative.device or "an unknown device"
-        alike.setdefault((labels.size(curve.representative), device), []).append(curve)
+    alike = grouped(_curves(studies), lambda curve: (labels.size(curve.representative), curve.representative.device))
     for (size, device), curves in alike.items():
         names = labels.distinguish([curve.representative for curve in curves], always=2)
         named = list(zip(names, curves, strict=True))
@@ -51,8 +49,8 @@ def over_cores(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChart
         up = ticks.limits([row[end] for row in points for end in ("low", "high")], 0.6, 0.5)
         dataset = curves[0].representative.study.dataset
         yield LegendChart(
-            f"Seconds per epoch on {device}",
-            labels.line(dataset, size, "medians, with the middle half of the epochs"),
+            f"Seconds per epoch on {device or 'an unknown device'}",
+            text.joined(dataset, size, "medians, with the middle half of the epochs"),
             mark_of,
             {
                 "spec": charts.cores(mark_of, across, up),
@@ -117,7 +115,7 @@ def over_trials(studies: Sequence[MeasuredFactorization]) -> Iterator[LegendChar
             )
         yield LegendChart(
             f"Tuning: d = {first.study.dim}, {labels.solver(first)}",
-            labels.line(first.study.dataset, labels.size(first), labels.span([first.study.epochs], "epoch")),
+            text.joined(first.study.dataset, labels.size(first), labels.span([first.study.epochs], "epoch")),
             {},
             {
                 "spec": charts.plane("unobserved weight α", "norm penalty λ", (log[0], log[1]), f"Recall@20, {split}"),
@@ -159,7 +157,7 @@ def _courses(title: str, group: Sequence[MeasuredFactorization], names: Sequence
     row = best.trials.loc[trial]
     choice = f"α = {row['unobserved_weight']:.2g}, λ = {row['norm_penalty']:.2g}"
     spec = charts.courses(mark_of, "seconds of solving" if timed else "epoch", log)
-    goal = labels.line(best.study.dataset, labels.size(best), choice)
+    goal = text.joined(best.study.dataset, labels.size(best), choice)
     return LegendChart(title, goal, mark_of, {"spec": spec, "always": {"points": rows}}, group, conclusions)
 
 
@@ -192,5 +190,4 @@ def _law(name: str, curve: CoreCurve) -> Iterator[Json]:
 
 
 def _ideal(curve: CoreCurve, across: Ends) -> Json:
-    work = float(curve.seconds[0] * curve.cores[0])
-    return {"x": across[0], "y": work / across[0], "x2": across[1], "y2": work / across[1]}
+    return charts.constant_product(float(curve.seconds[0] * curve.cores[0]), across)

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from analysis import text
 from analysis.fitting import assumptions, curve_fits, fit_tables
 from analysis.fitting.extents import GAIN
 from analysis.fitting.fits import PointsFit
@@ -12,7 +13,7 @@ from analysis.fitting.shapes import Check, CheckOutcome
 from analysis.plotting.ticks import Ends
 from analysis.report import workload_rows
 from analysis.report.charts import swatch
-from analysis.report.markup import Cell, Html, chart_name, join, number, row, section, table, tag
+from analysis.report.markup import Cell, Html, chart_name, definitions, join, number, row, section, table, tag
 from analysis.report.steps_charts import StepsChart
 from analysis.report.workload_rows import WorkloadRow
 
@@ -121,7 +122,7 @@ def _figure(place: int, steps_chart: StepsChart, name: str | None) -> Html:
 def _detail(group_number: int, goal: WorkloadRow) -> Html:
     """Returns the details shown for the selected workload."""
     answers = workload_rows.answers(goal)
-    paragraphs = [tag("p", f"{words[0].upper()}{words[1:]}.") for words in workload_rows.shortcomings(goal)]
+    paragraphs = [tag("p", text.sentence(words)) for words in workload_rows.shortcomings(goal)]
     for name, points_fit in answers:
         kind = f", {name}" if len(answers) > 1 else ""
         pays, efficient = points_fit.extents_in_words
@@ -193,14 +194,11 @@ def _legend(fitted: Sequence[PointsFit]) -> Html:
     pairs = [(words, assumptions.FINDINGS[name]) for name, words in DOUBTS.items() if name in doubtful]
     if not pairs:
         return Html("")
-    listed = tag(
-        "dl", *(tag("div", tag("dt", words), tag("dd", meaning)) for words, meaning in pairs), class_="meanings"
-    )
     about = (
         "“In doubt” marks an answer of which the data contradict an assumption. Doubts about the search concern every "
         "answer, and others only the critical batch size:"
     )
-    return Html(tag("p", about, class_="note") + listed)
+    return Html(tag("p", about, class_="note") + definitions(pairs, "meanings"))
 
 
 def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
@@ -234,7 +232,7 @@ def _workload(group_number: int, goal: WorkloadRow, ends: Ends) -> Html:
 def _answer(points_fit: PointsFit | None, ends: Ends) -> Cell:
     """Returns a cell with *pays up to* (as text and as a bar), *efficient up to* and the critical batch size."""
     if points_fit is None or not len(points_fit.points.batch_size):
-        return Cell("", "", "number")
+        return number(None)
     pays, efficient = points_fit.extents_in_words
     verdict = points_fit.pays.verdict
     look = f"{verdict} in_doubt" if points_fit.search_doubts and verdict != "not_identified" else verdict

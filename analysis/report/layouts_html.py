@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from analysis import kind_views, measured_layouts
+from analysis import kind_views, measured_layouts, text
 from analysis.figures import layout_figures
 from analysis.measured_layouts import MeasuredLayout
 from analysis.report import charts
@@ -79,7 +79,7 @@ def section(studies: Sequence[tuple[int, MeasuredLayout]], charts_before: int) -
     """Returns the section on layouts and its charts. ``charts_before`` is the number of preceding charts."""
     measured = [study for _, study in studies]
     drawn = layout_charts(measured)
-    notes = [f"{note[0].upper()}{note[1:]}." for note in measured_layouts.notes(measured)]
+    notes = list(map(text.sentence, measured_layouts.notes(measured)))
     layout_table = table("Layouts", LAYOUTS, [_row(group_number, study) for group_number, study in studies])
     return chart_section("layouts", TITLE, studies, charts_before, drawn, notes, layout_table, OF_LAYOUTS), drawn
 
@@ -90,18 +90,15 @@ def _row(group_number: int, layout: MeasuredLayout) -> Html:
         fits = "yes" if layout.row["predicted_fits"] else "no"
     explanation = layout.row.get("explanation")
     refused = layout.row["refusal"].replace("_", " ") if layout.refused else ""
+    counted = [_number(*number) for number in measured_layouts.shown_numbers(layout).values()]
     cells = [
         layout.study.labels.model,
         layout.study.engine,
         layout.study.mesh,
         layout.study.layout_label,
-        _number(layout.number("redundancy"), ".2f"),
-        _number(layout.number("wire_bytes") / 1e6, ",.2f"),
-        _number(layout.number("peak_bytes") / 1e6, ",.1f"),
-        _number(layout.number("predicted_step_seconds") * 1e3, ",.3f"),
+        *counted[:4],
         fits,
-        _number(layout.number("step_seconds") * 1e3, ",.3f"),
-        _number(float(layout.losses[-1]) if len(layout.losses) else math.nan, ".5f"),
+        *counted[4:],
         Cell(tag("span", refused, tag("small", explanation)), refused) if explanation else refused,
     ]
     return row(cells, data_groups=str(group_number))

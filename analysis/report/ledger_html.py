@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from analysis import kind_views
 from analysis.report.contents import FilterGroup, PageContents, Run
-from analysis.report.markup import Cell, Html, number, row, section, table, tag
+from analysis.report.markup import Cell, Html, definitions, number, row, section, table, tag
 from results.aliases import Json
 from results.catalog import licences
 from results.grouping import grouped
@@ -78,7 +78,7 @@ def _sum(total: Ledger) -> str:
 
 def _meanings(shown: Sequence[str]) -> Html:
     pairs = [(field.replace("_", " "), MEANINGS[field]) for field in shown if field in MEANINGS]
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", meaning)) for name, meaning in pairs), class_="meanings")
+    return definitions(pairs, "meanings")
 
 
 def _or(words: Sequence[str]) -> str:

@@ -55,6 +55,11 @@ def section(
     return tag("section", fold, id=name, aria_label=title, data_groups=shown or None)
 
 
+def definitions(pairs: Iterable[tuple[str, str]], look: str) -> Html:
+    """Returns a list of terms, each with its meaning. ``look`` is its CSS class."""
+    return tag("dl", *(tag("div", tag("dt", term), tag("dd", meaning)) for term, meaning in pairs), class_=look)
+
+
 def chart_name(title: str, goal: str) -> str:
     """Returns the accessible name of a chart, with a hint about keyboard use."""
     return f"Chart: {title}; {goal}. Use the arrow keys to move between points."

@@ -21,7 +21,7 @@ from analysis.report import (
     steps_charts,
 )
 from analysis.report.contents import FilterGroup, PageContents, Run, gather
-from analysis.report.markup import Html, join, tag, upright
+from analysis.report.markup import Html, definitions, join, tag, upright
 from results.bad_input import BadInput
 from results.durable import Location, local
 from results.plans.study import TargetRequest
@@ -171,19 +171,18 @@ def _header(contents: PageContents) -> Html:
         sum(commit.files[name].rows for commit in contents.commits) for name in ("trials", "measurements")
     )
     facts = [
-        (f"{len(contents.commits):,}", "study" if len(contents.commits) == 1 else "studies"),
-        (f"{len(contents.groups):,}", "workloads"),
-        (f"{trials:,}", "trials"),
-        (f"{measurements:,}", "measurements"),
+        ("study" if len(contents.commits) == 1 else "studies", f"{len(contents.commits):,}"),
+        ("workloads", f"{len(contents.groups):,}"),
+        ("trials", f"{trials:,}"),
+        ("measurements", f"{measurements:,}"),
     ]
-    cards = [tag("div", tag("dt", noun), tag("dd", count)) for count, noun in facts]
     theme = tag("button", "Dark theme", type="button", id="theme")
     return tag(
         "header",
         tag("div", tag("p", "scaling-limits", class_="brand"), theme, class_="top"),
         tag("h1", TITLE),
         tag("p", _circumstances(contents.runs, {group.kind for group in contents.groups}), class_="lede"),
-        tag("dl", *cards, class_="facts"),
+        definitions(facts, "facts"),
     )
 
 

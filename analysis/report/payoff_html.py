@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from analysis.cores import core_counts
 from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.fitting import fits
-from analysis.fitting.extents import GAIN
+from analysis.fitting.extents import GAIN, Extent
 from analysis.payoff import answers, subjects
 from analysis.payoff.answers import Answer
 from analysis.payoff.step_times import MEASURED, PREDICTED
 from analysis.payoff.time_to_target import PayOff
-from analysis.report.markup import Cell, Html, row, section, table, tag
+from analysis.report.markup import Cell, Html, number, row, section, table, tag
 from analysis.report.workload_rows import WorkloadRow
 from results import definitions, progress
 from results.printing import Report
@@ -39,16 +39,16 @@ def payoff(
 
     ``report`` is called with progress lines.
     """
-    numbered = [(number, subjects.of_curves([goal.fitted])) for number, goal in goals if goal.fitted]
-    numbers = {factorization.study.name: number for number, factorization in factorizations}
+    numbered = [(group, subjects.of_curves([goal.fitted])) for group, goal in goals if goal.fitted]
+    numbers = {factorization.study.name: group for group, factorization in factorizations}
     for curve in core_counts.curves([factorization for _, factorization in factorizations]):
         numbered.append((numbers[curve.representative.study.name], subjects.of_core_curves([curve])))
     tracked = progress.track(numbered, "report: payoff", " curves", report)
-    computed = [(number, answer) for number, members in tracked for answer in answers.answers(members)]
+    computed = [(group, answer) for group, members in tracked for answer in answers.answers(members)]
     if not computed:
         return Html("")
-    rows = [_row(number, answer) for number, answer in computed]
-    return section("payoff", TITLE, table(TITLE, PAYOFF, rows), about=ABOUT, groups=[number for number, _ in computed])
+    rows = [_row(group, answer) for group, answer in computed]
+    return section("payoff", TITLE, table(TITLE, PAYOFF, rows), about=ABOUT, groups=[group for group, _ in computed])
 
 
 def _row(group_number: int, answer: Answer) -> Html:
@@ -64,17 +64,17 @@ def _row(group_number: int, answer: Answer) -> Html:
 
 def _last(pay_off: PayOff | None) -> Cell:
     """Returns a cell with the answer as text. It is sorted by the best value or, if that is missing, by the bound."""
-    if pay_off is None:
-        return Cell("", "", "number")
-    stated = [number for number in pay_off.last[:3] if not math.isnan(number)]
-    return Cell(pay_off.last.in_words(), stated[0] if stated else "", "number")
+    return number(None) if pay_off is None else _stated(pay_off.last, pay_off.last_in_words)
 
 
 def _extent(answer: Answer) -> Cell:
     """Returns a cell with *pays up to* as text, with the same sort order as ``_last``. Empty for a factorization."""
     curve = answer.subject.curve
     if curve is None:
-        return Cell("", "", "number")
-    stated = [number for number in answer.pays[:3] if not math.isnan(number)]
-    words = fits.extent_in_words(answer.pays, in_doubt=bool(curve.search_doubts))
+        return number(None)
+    return _stated(answer.pays, fits.extent_in_words(answer.pays, in_doubt=bool(curve.search_doubts)))
+
+
+def _stated(extent: Extent, words: str) -> Cell:
+    stated = [end for end in extent[:3] if not math.isnan(end)]
     return Cell(words, stated[0] if stated else "", "number")

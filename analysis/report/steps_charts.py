@@ -191,15 +191,15 @@ def _perfect(points_fit: PointsFit, across: Ends) -> Iterator[Json]:
     if len(points.batch_size):
         first = float(points.batch_size[0] * (max(points.low[0], 0.5) + points.high[0]) / 2)
         examples = points_fit.fit.e_min if points_fit.fit else first
-        yield {"x": across[0], "y": examples / across[0], "x2": across[1], "y2": examples / across[1]}
+        yield charts.constant_product(examples, across)
 
 
 def _diagonals(across: Ends, up: Ends) -> Iterator[Json]:
     """Yields lines of perfect scaling, along which doubling the batch size halves the steps."""
     examples = DIAGONAL ** math.ceil(math.log(across[0] * up[0], DIAGONAL))
     while examples < across[1] * up[1]:
-        left, right = max(across[0], examples / up[1]), min(across[1], examples / up[0])
-        yield {"w": NO_PANEL, "x": left, "y": examples / left, "x2": right, "y2": examples / right}
+        ends = max(across[0], examples / up[1]), min(across[1], examples / up[0])
+        yield {"w": NO_PANEL} | charts.constant_product(examples, ends)
         examples *= DIAGONAL
 
 

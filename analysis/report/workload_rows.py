@@ -19,6 +19,7 @@ from analysis.plotting.ticks import Ends
 from analysis.trials import rerun_targets, trials
 from analysis.workload_studies import WorkloadStudies
 from results.aliases import OnCount
+from results.bad_input import number_of
 from results.durable import Folder
 from results.plans.kinds import along
 from results.plans.study import METRICS, RERUNS, Target, TargetRequest
@@ -138,7 +139,8 @@ def regimes_in_words(points_fit: PointsFit) -> list[tuple[int, str]]:
     runs = []
     for name, sizes_of_regime in itertools.groupby(named, key=lambda pair: pair[1]):
         regime = regime_index(name)
-        runs.append((regime, f"{REGIMES[regime]} {_span([size for size, _ in sizes_of_regime])}"))
+        span = text.span([size for size, _ in sizes_of_regime], " … ")
+        runs.append((regime, f"{REGIMES[regime]} {span}"))
     return runs
 
 
@@ -266,7 +268,7 @@ def _metaparameters(best: pd.Series) -> list[tuple[str, str]]:
 
 
 def _again(confirmation: Confirmed) -> str:
-    seeds = f"{confirmation.repeats} fresh seed{'s' * (confirmation.repeats > 1)}"
+    seeds = number_of(confirmation.repeats, "fresh seed")
     if not confirmation.reached:
         return f"{seeds} did not reach the target"
     steps = f"median {_steps(confirmation.median)}"
@@ -276,7 +278,3 @@ def _again(confirmation: Confirmed) -> str:
 
 def _steps(ends: Ends) -> str:
     return f"{middle(ends):,.0f} steps" if math.isfinite(ends[1]) else "never reached"
-
-
-def _span(sizes: Sequence[float]) -> str:
-    return f"{sizes[0]:,.0f}" if len(sizes) == 1 else f"{sizes[0]:,.0f} … {sizes[-1]:,.0f}"

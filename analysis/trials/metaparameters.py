@@ -106,8 +106,8 @@ def split(studies: Sequence[StudyTrials], name: str) -> list[TrialGroup]:
     Raises:
       BadInput: no trial has the metaparameter.
     """
-    if not any(name in study.metaparameters for study in studies):
-        names = sorted({metaparameter_name for study in studies for metaparameter_name in study.metaparameters})
+    names = _names(studies)
+    if name not in names:
         raise BadInput(f"no trial has a metaparameter {name!r}; {nearest(name, names)}")
     values = np.concatenate([_values(study.rows, name) for study in studies])
     distinct = np.unique(values)
@@ -133,6 +133,11 @@ def _values(rows: pd.DataFrame, name: str) -> np.ndarray:
     return rows[name].fillna(0.0).to_numpy(np.float64) if name in rows else np.zeros(len(rows))
 
 
+def _names(studies: Sequence[StudyTrials]) -> list[str]:
+    return sorted({name for study in studies for name in study.metaparameters})
+
+
 def _differing(studies: Sequence[StudyTrials]) -> list[str]:
-    names = sorted({name for study in studies for name in study.metaparameters})
-    return [name for name in names if len({v for study in studies for v in _values(study.rows, name)[:50]}) > 1]
+    return [
+        name for name in _names(studies) if len({v for study in studies for v in _values(study.rows, name)[:50]}) > 1
+    ]

@@ -74,20 +74,13 @@ def targets(overview: Overview, request: Wanted) -> dict[Target, list[StudyDescr
       BadInput: no study has a target and no target was requested, or there is no target that reruns reach.
     """
     studies: dict[Target, list[StudyDescription]] = {}
+    descriptions = overview.descriptions.values()
     if request == RERUNS:
         return rerun_targets.targets(overview)
     if request is not None:
-        workloads = {
-            _workload(description)
-            for description in overview.descriptions.values()
-            if request.metric in description.metrics
-        }
-        return {
-            request: [
-                description for description in overview.descriptions.values() if _workload(description) in workloads
-            ]
-        }
-    for description in overview.descriptions.values():
+        workloads = {_workload(description) for description in descriptions if request.metric in description.metrics}
+        return {request: [description for description in descriptions if _workload(description) in workloads]}
+    for description in descriptions:
         for target in description.targets:
             studies.setdefault(Target(*target), []).append(description)
     if not studies:

@@ -7,6 +7,7 @@ printed. On a CPU, only one physical core is probed because a study uses only on
 """
 
 import contextlib
+import functools
 import math
 import os
 import time
@@ -174,15 +175,14 @@ def best(run: Callable[[], Any]) -> float:
     """
     import jax
 
-    clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
+    is_cpu = jax.default_backend() == "cpu"
+    clock = time.process_time if is_cpu else time.perf_counter
 
     def timed(times: int) -> float:
         began = clock()
         for _ in range(times):
             last = run()
-            if (
-                jax.default_backend() == "cpu"
-            ):  # programs with collectives that run concurrently would wait for each other
+            if is_cpu:  # programs with collectives that run concurrently would wait for each other
                 jax.block_until_ready(last)
         jax.block_until_ready(last)
         return clock() - began
@@ -219,7 +219,7 @@ def products(sizes: Sequence[tuple[int, int, int]], precision: str, largest: flo
         # Random numbers prevent the compiler from precomputing the result.
         a, b = (jax.random.normal(jax.random.key(i), shape).astype(dtype) for i, shape in enumerate(((m, k), (k, n))))
         program = jax.jit(loop)
-        timings.append(Product(m, k, n, best(lambda program=program, a=a, b=b: program(a, b)) / turns))  # type: ignore[misc]
+        timings.append(Product(m, k, n, best(functools.partial(program, a, b)) / turns))
     return timings
 
 
@@ -228,11 +228,10 @@ def _vectors(count: int) -> float:
     import jax
     import jax.numpy as jnp
 
-    a = jnp.ones(count)
-    b = jnp.ones(count)
+    a, b = jnp.ones(count), jnp.ones(count)
     turns = max(4, (1 << 22) // count)
     program = jax.jit(lambda a, b: jax.lax.fori_loop(0, turns, lambda _, c: c * 0.5 + b, a))
-    return best(lambda: program(a, b)) / turns
+    return best(functools.partial(program, a, b)) / turns
 
 
 def _gather_rate() -> float:
@@ -354,5 +353,5 @@ def exchange_seconds(name: str) -> list[tuple[int, int, float]]:
     for count in (1 << 10, 1 << 16, 1 << 22):
         whole = jax.device_put(jnp.ones(count * len(devices)), NamedSharding(mesh, spread))
         program = jax.jit(jax.shard_map(exchange, mesh=mesh, in_specs=spread, out_specs=spread, check_vma=False))
-        timings.append((len(devices), 4 * count, best(lambda program=program, whole=whole: program(whole))))  # type: ignore[misc]
+        timings.append((len(devices), 4 * count, best(functools.partial(program, whole))))
     return timings

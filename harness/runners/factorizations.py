@@ -16,6 +16,7 @@ from jax import Array
 from harness.processes import multihost
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress
+from harness.step import mesh
 from harness.trials.checkpoints import Checkpoint, Checkpoints, Row, key_of, same_shapes
 from harness.trials.scheduler import TrialOutcome
 from results.bad_input import BadInput
@@ -89,15 +90,14 @@ def run(
 
 
 def _mesh(cores: int) -> jax.sharding.Mesh:
+    devices, axis_types = mesh.devices(), (jax.sharding.AxisType.Auto,)
     if multihost.are_many():
-        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         if len(devices) != cores:
             raise BadInput(f"cores={cores}: these hosts have {len(devices)}. A factorization uses all of them.")
-        return jax.sharding.Mesh(np.array(devices), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,))
-    devices = jax.devices()[:cores]
+        return jax.sharding.Mesh(np.array(devices), (AXIS,), axis_types=axis_types)
     if len(devices) < cores:
         raise RuntimeError(f"the study needs {cores} cores, but this process has {len(devices)}")
-    return jax.make_mesh((cores,), (AXIS,), devices=devices, axis_types=(jax.sharding.AxisType.Auto,))
+    return jax.make_mesh((cores,), (AXIS,), devices=devices[:cores], axis_types=axis_types)
 
 
 @jax.jit

@@ -15,7 +15,7 @@ from harness.compiled import hlo, jaxpr_cost, topologies
 from harness.run import COMPILING, TRAINING, OnFinished, OnProgress, Record, RunProgress, Source
 from harness.step import shardings
 from harness.step.partitioned import PartitionedStep, drawn, partitioned, placements
-from harness.step.training import TrainState
+from harness.step.training import TrainState, with_rows
 from harness.trials.scheduler import TrialOutcome
 from results.aliases import Row
 from results.costs import collectives
@@ -75,24 +75,24 @@ def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
 
 def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensors]:
     """Returns the workload of a study, its number of classes, and its named axes."""
-    if study.dataset == plans.COUNTING:
-        shape = Shape(**study.model_options)
-        row = shapes.dataset(shape, study.length)
-        options = shape.options | study.step_options
-        workload = registry.workload(row, "transformer_rotary", options, study.optimizer, study.precision)
-        return workload, shape.vocab, shapes.tensors(shape, study.batch_size, study.length)
-    row = registry.dataset(study.dataset, source)
-    options = {**study.model_options, **study.step_options}
-    workload = registry.workload(row, study.model, options, study.optimizer, study.precision)
-    return workload, row.classes, shardings.tensors(workload, study.batch_size)
+    shape = Shape(**study.model_options) if study.dataset == plans.COUNTING else None
+    if not shape:
+        row, model, options = registry.dataset(study.dataset, source), study.model, study.model_options
+    else:
+        row, model, options = shapes.dataset(shape, study.length), "transformer_rotary", shape.options
+    workload = registry.workload(row, model, {**options, **study.step_options}, study.optimizer, study.precision)
+    if shape:
+        tensors = shapes.tensors(shape, study.batch_size, study.length)
+    else:
+        tensors = shardings.tensors(workload, study.batch_size)
+    return workload, row.classes, tensors
 
 
 def kept_names(study: LayoutStudy, source: Source) -> tuple[str, ...]:
     """Returns the names of the tensors in stacked layers that a rematerialized step can keep."""
     workload, _, _ = described(study, source)
-    shapes_of = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
-    inputs = workload.shapes.validation.inputs
-    return axes.kept_names(workload.predict, *shapes_of, jax.ShapeDtypeStruct((1, *inputs.shape[1:]), inputs.dtype))
+    inputs = with_rows(workload.shapes.validation, 1).inputs
+    return axes.kept_names(workload.predict, *workload.variable_shapes, inputs)
 
 
 def run(

@@ -23,12 +23,11 @@ CHUNK_BYTES = 256 << 20  # limit on the largest array that a chunk creates anywh
 
 def chunk_size(workload: Workload, split: str) -> int:
     """Returns the number of examples of a split that are evaluated in one chunk."""
-    inputs = getattr(workload.shapes, split).inputs
-    params, state = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
+    variables = workload.variable_shapes
 
     def sizes(examples: int) -> list[int]:
-        given = jax.ShapeDtypeStruct((examples, *inputs.shape[1:]), inputs.dtype)
-        return _sizes(jax.make_jaxpr(workload.predict)(params, state, given).jaxpr)
+        inputs = with_rows(getattr(workload.shapes, split), examples).inputs
+        return _sizes(jax.make_jaxpr(workload.predict)(*variables, inputs).jaxpr)
 
     # Bytes per additional example. Parameters are excluded, since their size does not depend on the number of examples.
     largest = max(larger - few for few, larger in zip(sizes(2), sizes(3), strict=True))

@@ -30,7 +30,7 @@ def tensors(workload: Workload, batch_size: int) -> Tensors:
         raise BadInput(
             "the model does not name the axes of its parameters, so it has no layouts. See docs/add/axes.md."
         )
-    params, state = jax.eval_shape(lambda: workload.init(jax.random.key(0)))
+    params, state = workload.variable_shapes
     inputs = workload.shapes.validation.inputs
     examples = jax.ShapeDtypeStruct((batch_size, *inputs.shape[1:]), inputs.dtype)
     seen = axes.activations(workload.predict, params, state, examples)

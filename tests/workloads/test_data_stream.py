@@ -464,7 +464,7 @@ def test_a_split_of_another_size_is_refused(name: str, tmp_path: Path, monkeypat
 
 def test_records_are_a_sequence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = streamed.write("imagenet", tmp_path, monkeypatch)
-    records = array_records.open_records(str(place), "imagenet2012", "train", None, 10)
+    records = array_records.Records(place, "imagenet2012", "train", None, 10)
     assert len(records) == 10 and len(list(records)) == 10
     with pytest.raises(IndexError):
         records[10]

@@ -106,7 +106,7 @@ def batches(name: str, place: Path, split: str) -> Iterator[list[Any]]:
       BadInput: a record is damaged.
     """
     try:
-        records = open_records(str(place), name, split)
+        records = Records(place, name, split)
         for start in range(0, len(records), BATCH):
             yield list(map(features, records.batch(range(start, min(start + BATCH, len(records))))))
     except Exception as error:  # libraries used by TFDS raise various types
@@ -136,7 +136,9 @@ class Records(Sequence[bytes]):
     """Records of a split, or a subset of them, in the order of the files.
 
     Args:
-      files: array_record files, in order.
+      folder: folder of the array_record files.
+      name: name of the data set.
+      split: name of TFDS's split.
       rows: NumPy file with the indices of the records to use, in increasing order, or None for all records.
       count: number of these records to use, starting with the first, or None for all of them.
       limits: index of the first record that may be used, and the index after the last one. By default, all records may
@@ -145,14 +147,16 @@ class Records(Sequence[bytes]):
 
     def __init__(
         self,
-        files: Sequence[str],
+        folder: Path,
+        name: str,
+        split: str,
         rows: str | None = None,
         count: int | None = None,
         limits: tuple[int, int] | None = None,
     ):
         from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-        self._source = ArrayRecordDataSource(list(files))
+        self._source = ArrayRecordDataSource(list(map(str, _files(folder, name, split))))
         self._rows: Sequence[int] = range(len(self._source)) if rows is None else np.load(rows, mmap_mode="r")
         if limits is not None:
             first, last = np.searchsorted(self._rows, limits) if rows else limits
@@ -178,15 +182,3 @@ def features(record: bytes) -> Any:
     from tensorflow_datasets.proto import tf_example_pb2
 
     return tf_example_pb2.Example.FromString(record).features.feature
-
-
-def open_records(
-    folder: str,
-    name: str,
-    split: str,
-    rows: str | None = None,
-    count: int | None = None,
-    limits: tuple[int, int] | None = None,
-) -> Records:
-    """Opens the records of a split of a data set in a folder. The other arguments are those of ``Records``."""
-    return Records([str(file) for file in _files(Path(folder), name, split)], rows, count, limits)

@@ -36,7 +36,7 @@ def _mnist_splits(self: Any, dl_manager: Any) -> KeyedSplits:
         for split, stem in (("train", "train"), ("test", "t10k"))
         for kind in ("images-idx3", "labels-idx1")
     }
-    paths = dict(zip(files, dl_manager.download(list(files.values())), strict=True))
+    paths = dl_manager.download(files)
     return {split: _mnist_rows(paths[split, "images-idx3"], paths[split, "labels-idx1"]) for split in ("train", "test")}
 
 

@@ -4,6 +4,7 @@ Values are ignored. Every entry except explicit zeros is a link.
 """
 
 import contextlib
+import functools
 import math
 import os
 import zipfile
@@ -77,7 +78,7 @@ def size_text(shape: MatrixShape) -> str:
 
 def _matrix_header(file: Path) -> LinkFileHeader:
     with (
-        reading(file, f"It should be {HOW}.", NO_MATRIX),
+        _reading(file),
         zipfile.ZipFile(file) as archive,
         np.load(file, allow_pickle=False) as members,
     ):
@@ -114,7 +115,7 @@ def array_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], 
 
 def _matrix(file: Path) -> LinkBlocks:
     """Yields the links of a CSR matrix in blocks."""
-    with reading(file, f"It should be {HOW}.", NO_MATRIX), np.load(file, allow_pickle=False) as members:
+    with _reading(file), np.load(file, allow_pickle=False) as members:
         shape = members["shape"]
         starts = members["indptr"].astype(np.int64)
         nonzero = members["data"] != 0
@@ -139,7 +140,7 @@ def _table_header(file: Path) -> LinkFileHeader:
 
     from results import bounds
 
-    with reading(file, f"It should be {HOW}.", NO_MATRIX), open(file, "rb") as opened:
+    with _reading(file), open(file, "rb") as opened:
         table = bounds.Parquet(opened)
         schema = table.schema_arrow
         count = table.metadata.num_rows
@@ -163,7 +164,7 @@ def _table(file: Path) -> LinkBlocks:
 
     from results import bounds
 
-    with reading(file, f"It should be {HOW}.", NO_MATRIX):
+    with _reading(file):
         with open(file, "rb") as opened:
             metadata = bounds.Parquet(opened).metadata
         with pa.OSFile(os.fsencode(file)) as opened:  # not a Python file, because Arrow reads it in threads
@@ -194,6 +195,9 @@ def reading(file: Path, how: str, without: str = "cannot be read") -> Iterator[N
     except (*_UNREADABLE, pa.ArrowException) as error:
         what = f"{without}: {error.args[0]}" if isinstance(error, KeyError) else f"cannot be read: {reason(error)}"
         raise BadInput(f"{file} {what}. {how}") from None
+
+
+_reading = functools.partial(reading, how=f"It should be {HOW}.", without=NO_MATRIX)
 
 
 def reason(error: Exception) -> str:

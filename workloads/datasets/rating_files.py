@@ -9,10 +9,9 @@ rows that are absent from ``path``, recall measures links of unseen rows, as in 
 ``path`` or ``history`` are dropped, and a note reports their number.
 """
 
-import functools
 import itertools
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from workloads import memory
 from workloads.base import BadInput, durable
@@ -49,8 +48,7 @@ def source(path: str, heldout: str, history: str | None = None) -> RatingsSource
         if not isinstance(text, str):
             raise BadInput(f"ratings.{role}={text!r} is not a file name. It must name a file: {HOW}.")
     files = Files(durable.local(path), durable.local(heldout), durable.local(history) if history else None)
-    calls: Any = (functools.partial(call, files) for call in (version, check, build))
-    return RatingsSource("ratings", *calls)
+    return RatingsSource.of("ratings", files, version, check, build)
 
 
 def version(files: Files) -> str:

@@ -124,7 +124,7 @@ class StreamedImages(NamedTuple):
         """
         for split, file in zip(SPLITS, self.derived_files(place), strict=False):
             if not file.exists():
-                records = array_records.open_records(str(place), self.files, split)
+                records = array_records.Records(place, self.files, split)
                 every_row = track(range(len(records)), f"reading labels of {split}", " images", report)
                 labels = (array_records.features(records[row])["label"].int64_list.value[0] for row in every_row)
                 rows = [row for row, label in enumerate(labels) if label % self.every == 0]

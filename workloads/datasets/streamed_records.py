@@ -76,7 +76,7 @@ def source(name: str, place: Path, split: str) -> Source:
     row = sources()[name]
     stored, limits, count = row.parts[split]
     rows = row.rows(place, split)
-    records = functools.partial(array_records.open_records, str(place), row.files, stored, rows, count, limits)
+    records = functools.partial(array_records.Records, place, row.files, stored, rows, count, limits)
     return Source(records, *row.decoder(place, split))
 
 

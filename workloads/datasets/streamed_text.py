@@ -131,7 +131,7 @@ class StreamedText(NamedTuple):
         if installed != LEARNED_BY:
             wanted = LEARNED_BY.replace("-", "==")
             raise BadInput(f"{installed} is installed, but subwords need {LEARNED_BY}. Run pip install {wanted}.")
-        records = array_records.open_records(str(place), self.files, "train", None, self.learned_from)
+        records = array_records.Records(place, self.files, "train", None, self.learned_from)
         report(f"learning {self.vocabulary:,} subwords from {len(records):,} texts")
         rows = track(range(len(records)), "reading texts", " texts", report)
         texts = (_text(records[row]) for row in rows)

@@ -243,13 +243,14 @@ def _column(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> 
     if pa.types.is_dictionary(kind):
         if _is_text(kind.value_type):
             return _texts(file, name, values, as_text)
-        values = values.cast(kind.value_type)
         kind = kind.value_type
+        values = values.cast(kind)
+    if as_text and not _is_text(kind):
+        kind = pa.string()
+        values = values.cast(kind)
     if _is_text(kind):
-        return _texts(file, name, values.combine_chunks().dictionary_encode(), as_text)
+        return _texts(file, name, values.dictionary_encode(), as_text)
     is_whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    if as_text:
-        return _texts(file, name, values.cast(pa.string()).combine_chunks().dictionary_encode(), as_text)
     array = values.to_numpy() if not pa.types.is_decimal(kind) else values.cast(pa.float64()).to_numpy()
     numbers = np.asarray(array, np.float64) + 0.0  # −0 becomes 0
     wrong = ~np.isfinite(numbers)
@@ -287,24 +288,15 @@ def _check_kind(file: Path, name: str, kind: "pa.DataType") -> None:
 
 def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> Texts:
     """Converts a dictionary-encoded column without missing values to texts."""
-    import pyarrow as pa
-
-    encoded = values.unify_dictionaries().combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(encoded, pa.ChunkedArray):  # without rows
-        encoded = encoded.combine_chunks()
-    written = encoded.dictionary.to_pylist()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    encoded = values.unify_dictionaries().combine_chunks()
     # Only texts that occur are kept. Stripping may make two of them equal.
-    used = np.flatnonzero(np.bincount(codes, minlength=len(written)))
-    trimmed = {int(i): written[i].strip() for i in used}
-    texts = sorted(set(trimmed.values()))
-    of_text = {text: i for i, text in enumerate(texts)}
-    place = np.zeros(max(len(written), 1), np.int32)
-    for i, text in trimmed.items():
-        place[i] = of_text[text]
+    used, places = np.unique(encoded.indices, return_inverse=True)
+    trimmed = [text.strip() for text in encoded.dictionary.take(used).to_pylist()]
+    texts, codes = np.unique(np.array(trimmed, object), return_inverse=True)
+    codes = codes.astype(np.int32)[places]
     if not as_text:
-        _check_not_numbers(file, name, texts, place[codes])
-    return Texts(place[codes], tuple(texts))
+        _check_not_numbers(file, name, texts.tolist(), codes)
+    return Texts(codes, tuple(texts))
 
 
 def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarray) -> None:

@@ -120,7 +120,7 @@ def _images(name: str, place: Path, split: str) -> Examples:
     """Reads a split: uint8[N, H, W, C] and int32[N]."""
     from PIL import Image
 
-    count = len(array_records.open_records(str(place), name, split))
+    count = len(array_records.Records(place, name, split))
     inputs = np.empty((count, *SOURCES[name].image), np.uint8)
     labels = np.empty(count, np.int32)
     records = itertools.chain.from_iterable(array_records.batches(name, place, split))

@@ -6,7 +6,6 @@ links in ``col_tag`` are history, and those in ``gt_tag`` are held out. The ``tr
 ``train`` by column and is not read.
 """
 
-import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,8 +52,7 @@ def source(variant: str) -> RatingsSource:
     """Returns the data set for a key of VARIANTS. Raises BadInput for any other key."""
     if variant not in VARIANTS:
         raise BadInput(f"unknown variant {variant!r} of web_graph; choices: {', '.join(VARIANTS)}")
-    calls: Any = (functools.partial(call, variant) for call in (version, check, build, size))
-    return RatingsSource(f"web_graph-{variant}", *calls)
+    return RatingsSource.of(f"web_graph-{variant}", variant, version, check, build, size)
 
 
 def folder(variant: str, parent: Path | None = None) -> Path:

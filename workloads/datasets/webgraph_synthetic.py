@@ -10,7 +10,6 @@ The graph is computed from raw random bits, sorting, and quantiles rounded to 2â
 """
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -81,8 +80,7 @@ class WebGraph:
 def source(**options: Any) -> RatingsSource:
     """Returns the data set with these parameters of ``WebGraph``. Raises BadInput if a parameter is invalid."""
     graph = WebGraph(**options)
-    calls: Any = (functools.partial(call, graph) for call in (version, check, build, size))
-    return RatingsSource("webgraph_synthetic", *calls)
+    return RatingsSource.of("webgraph_synthetic", graph, version, check, build, size)
 
 
 def size(graph: WebGraph) -> Size:

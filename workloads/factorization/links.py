@@ -37,6 +37,11 @@ class Links(NamedTuple):
         return np.diff(self.starts)
 
     @property
+    def row_of_link(self) -> np.ndarray:
+        """Row of each link, int64[links]."""
+        return np.repeat(np.arange(self.row_count), self.lengths)
+
+    @property
     def column_lengths(self) -> np.ndarray:
         """Number of links of each column, int64[columns]."""
         counts = np.zeros(self.column_count, np.int64)

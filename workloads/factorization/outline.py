@@ -94,16 +94,13 @@ def calls(shapes: Outline, mesh: Mesh, als: Als) -> dict[str, tuple[Any, tuple[A
     )
     row_work, column_work = (jax.tree.map(of_all, route) for route in shapes.work)
     weights = Weights(*(jax.ShapeDtypeStruct((), np.dtype("float32"), sharding=everywhere) for _ in range(2)))
-    half = half_epoch.half_epoch
+    row_half, column_half = (
+        half_epoch.half_epoch(mesh, places=places, other_rows=other_rows, als=als)
+        for places, other_rows in zip(shapes.places, shapes.sizes[::-1], strict=True)
+    )
     return {
-        "row half": (
-            half(mesh, places=shapes.places[0], other_rows=shapes.sizes[1], als=als),
-            (rows, columns, row_work, weights),
-        ),
-        "column half": (
-            half(mesh, places=shapes.places[1], other_rows=shapes.sizes[0], als=als),
-            (columns, rows, column_work, weights),
-        ),
+        "row half": (row_half, (rows, columns, row_work, weights)),
+        "column half": (column_half, (columns, rows, column_work, weights)),
         "objective": (
             half_epoch.objective(
                 mesh, places=shapes.places[0], sizes=shapes.sizes, frequency_ridge=als.ridge == "frequency"

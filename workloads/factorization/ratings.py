@@ -4,7 +4,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,11 @@ class RatingsSource(NamedTuple):
     build: Callable[[], Ratings]
     size: Callable[[], Size | None] = lambda: None
 
+    @classmethod
+    def of(cls, name: str, choice: Any, *functions: Callable[[Any], Any]) -> "RatingsSource":
+        """Returns the source whose functions, in the order of the fields, are called with a choice of data."""
+        return cls(name, *(functools.partial(function, choice) for function in functions))
+
 
 def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     """Randomly splits the links of each row into history and held-out links.
@@ -83,14 +88,13 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
       History and held-out links. In each row, ``HELDOUT_SHARE`` of the links are held out, rounded to a whole number of
         at least one.
     """
-    lengths = links.lengths
-    row = np.repeat(np.arange(links.row_count), lengths)
+    row = links.row_of_link
     # Links are sorted by row, then by random bits. The first links of each row, up to its quota, are held out.
     order = np.argsort(row << 32 | random_bits(seed, len(row)) >> 32, kind="stable")
-    quota = np.maximum(1, np.rint(HELDOUT_SHARE * lengths)).astype(np.int64)
+    quota = np.maximum(1, np.rint(HELDOUT_SHARE * links.lengths)).astype(np.int64)
     is_heldout = np.empty(len(row), bool)
     is_heldout[order] = np.arange(len(row)) - links.starts[row] < quota[row]
-    return _select(links, row, ~is_heldout), _select(links, row, is_heldout)
+    return _select(links, ~is_heldout), _select(links, is_heldout)
 
 
 def halves(history: Links, heldout: Links, limit: int | None = None) -> dict[str, np.ndarray]:
@@ -158,17 +162,15 @@ def random_bits(seed: int, count: int) -> np.ndarray:
     return (np.random.SFC64(seed).random_raw(count) >> np.uint64(1)).astype(np.int64)
 
 
-def _select(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
-    counts = np.bincount(row[mask], minlength=links.row_count)
+def _select(links: Links, mask: np.ndarray) -> Links:
+    counts = np.bincount(links.row_of_link[mask], minlength=links.row_count)
     return Links(np.concatenate([[0], np.cumsum(counts)]), links.columns[mask], links.column_count)
 
 
 def _without(links: Links, excluded: Links) -> Links:
     """Returns the links that are not in ``excluded``, a matrix of the same shape."""
-    row = np.repeat(np.arange(links.row_count), links.lengths)
-    other_row = np.repeat(np.arange(excluded.row_count), excluded.lengths)
-    shared = np.isin(row << 32 | links.columns, other_row << 32 | excluded.columns, assume_unique=True)
-    return _select(links, row, ~shared)
+    keys, excluded_keys = (matrix.row_of_link << 32 | matrix.columns for matrix in (links, excluded))
+    return _select(links, ~np.isin(keys, excluded_keys, assume_unique=True))
 
 
 @functools.lru_cache(maxsize=4096)

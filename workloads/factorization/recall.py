@@ -84,7 +84,7 @@ def _hidden(
 ) -> np.ndarray:
     """Returns ``Batches.hidden``, given the core, the block and the place of each column."""
     (block, place), (size, width), count = cell_of_column, shape, cells[2]
-    batch, row = np.divmod(np.repeat(np.arange(history.row_count), history.lengths), size)
+    batch, row = np.divmod(history.row_of_link, size)
     cell = block[history.columns] * count + batch  # core, block and batch as one number
     links = np.bincount(cell, minlength=int(np.prod(cells)))
     # Links are sorted by cell. Their index within a cell is their place in the padded array.

@@ -78,11 +78,9 @@ def bucket_lengths(lengths: np.ndarray, limit: int = MOST_BUCKETS) -> list[int]:
             np.ceil(candidates[0] * 1.02 ** np.arange(0, np.log(candidates[-1] / candidates[0]) / np.log(1.02) + 2))
         )
         cell = np.searchsorted(grid, candidates)
-        in_cell = np.bincount(cell, counts, minlength=len(grid))
-        largest = np.zeros(len(grid), np.int64)
-        np.maximum.at(largest, cell, candidates)
-        candidates = largest[in_cell > 0]
-        counts = in_cell[in_cell > 0].astype(np.int64)
+        last_in_cell = np.flatnonzero(np.diff(cell, append=-1))
+        counts = np.bincount(cell, counts)[cell[last_in_cell]].astype(np.int64)
+        candidates = candidates[last_in_cell]
     # Dynamic programming: least[i] is the minimum number of slots for rows up to candidate i. Each round adds a bucket.
     # chosen[round][i] is the candidate that ends the bucket before that of i, or -1 if the additional bucket does not
     # help.

@@ -10,6 +10,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from workloads.base import BadInput, nearest, printable
 
@@ -26,6 +27,7 @@ REFUSALS = {
     "stages": "a layout splits layers over pipeline stages, which are not supported",
     "indivisible": "the size of a tensor axis is not a multiple of the size of the mesh axis",
 }
+T = TypeVar("T")
 STAGES = ("stage", "stages", "pipe", "pipeline")  # names of mesh axes that promise a pipeline
 AxesByName = Mapping[str, Sequence[str]]
 MOST_DEVICES = 2**20
@@ -60,7 +62,14 @@ class Refused(BadInput):
         self.position = position
 
 
-class Mesh(dict[str, int]):
+class _Pairs(dict[str, T]):
+    """Pairs that are written as in ``data:2;model:4``."""
+
+    def __str__(self) -> str:
+        return ";".join(f"{name}:{value}" for name, value in self.items())
+
+
+class Mesh(_Pairs[int]):
     """Sizes of the axes of a mesh, in order. The last axis varies fastest in the order of devices."""
 
     @property
@@ -68,18 +77,12 @@ class Mesh(dict[str, int]):
         """Returns the number of devices."""
         return math.prod(self.values())
 
-    def __str__(self) -> str:
-        return ";".join(f"{name}:{size}" for name, size in self.items())
 
-
-class Layout(dict[str, str]):
+class Layout(_Pairs[str]):
     """The mesh axis that each tensor axis is sharded across, sorted by tensor axis. Other axes are replicated."""
 
     def __init__(self, pairs: Mapping[str, str]):
         super().__init__(sorted(pairs.items()))
-
-    def __str__(self) -> str:
-        return ";".join(f"{name}:{axis}" for name, axis in self.items())
 
 
 @dataclasses.dataclass(frozen=True)

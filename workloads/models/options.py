@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from workloads.workload import Model, flax_model, flax_model_in_training
+from workloads.workload import Model, flax_model
 
 _TABLE = tomllib.loads(Path(__file__).with_name("sizes.toml").read_text())
 SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {name: (row.pop("model"), row) for name, row in _TABLE.items()}
@@ -82,9 +82,7 @@ class ModelOptions:
         def network() -> Any:
             return getattr(importlib.import_module(f"workloads.models.{file}"), name)(self)
 
-        if self.in_training:
-            return flax_model_in_training(network, getattr(self, "group", 1))
-        return flax_model(network)
+        return flax_model(network, getattr(self, "group", 1), in_training=self.in_training)
 
 
 def check_heads(d_model: int, heads: int) -> None:

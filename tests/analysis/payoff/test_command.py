@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import text
+from analysis.fitting.extents import UNKNOWN, Extent
 from analysis.payoff import time_to_target
 from analysis.payoff.step_times import BASES
-from analysis.payoff.time_to_target import NOTHING, LastDoubling
 
 from ..conftest import Ran, plan, publish
 
@@ -243,6 +244,6 @@ def test_no_two_rows_of_the_release_read_alike(cli):
 
 def test_a_best_estimate_without_an_interval_is_shown(tmp_path, times, cli):
     """The curve has a knee, which its noise leaves unidentified."""
-    found = time_to_target.stated(LastDoubling(64.0, 1.0, 1024.0, "not_identified"))
-    assert found.in_words() == "unknown (best 64)"
-    assert NOTHING.in_words() == "unknown"
+    last = time_to_target.stated(Extent(64.0, 1.0, 1024.0, "not_identified"))
+    assert text.answer(*last, form=text.count) == "unknown (best 64)"
+    assert text.answer(*UNKNOWN, form=text.count) == "unknown"

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.fitting import points_file, regimes
-from analysis.payoff import answers, subjects, time_to_target
+from analysis.fitting import fit_tables, points_file, regimes
+from analysis.payoff import answer_tables, answers, subjects, time_to_target
 from analysis.payoff.step_times import MEASURED, StepTimes
 
 SIZES = 2.0 ** np.arange(13)
@@ -342,3 +342,10 @@ def test_a_batch_size_below_the_curve_is_a_share(tmp_path, cli):
     times = step_times(tmp_path / "times.csv", np.full(len(timed), 2.0), timed, fixed_and_each(timed))
     out = cli("payoff", "--points", points, "--measured", times)[1]
     assert "measured at batch sizes 16, 32, 8,192, outside the curve: not used" in out
+
+
+def test_answers_in_words_follow_the_numbers_of_a_fit():
+    points_fit = points_file.of_steps(pd.Series(SIZES), pd.Series(PLATEAU * (1 + KNEE / SIZES)))
+    row = answer_tables.of_fits(pd.DataFrame({"panel": ["a"]}), [points_fit]).iloc[0]
+    assert (row["panel"], row["verdict"]) == ("a", "identified")
+    assert tuple(row[list(fit_tables.KEPT)]) == (*points_fit.extents_in_words, points_fit.hyperbola_in_words)
