@@ -163,6 +163,8 @@ def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool =
         file = commit.files[table]
         if file.shared is None or not file.shared.intact:
             raise Damaged(TORN)
+        if file.shared.hidden:
+            raise Damaged(f"has values of {file.shared.hidden} although its statistics report only nulls")
         check_planned(commit, table, file.rows)
         tables[table] = commits.read_table(commit, table)
         wrong = shared.differing(table, file.shared.table(file.start, file.rows), file.columns, commit.study)

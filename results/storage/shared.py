@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from results import bounds, durable
 from results.aliases import Fields, StringMap
@@ -53,6 +52,7 @@ class SharedFile:
         self.path, self.sha256, self.bytes, self.rows = path, sha256, size, rows
         self._lock = threading.Lock()
         self._intact: bool | None = None
+        self._hidden: str | None = None
         self._groups = range(0)  # most recently decoded row groups
         self._decoded = pa.table({})  # their rows
         self._columns: Sequence[str] | None = None  # columns decoded in them, or None for all
@@ -73,6 +73,14 @@ class SharedFile:
     @functools.cached_property
     def _data(self) -> bytes:
         return durable.read(self.path, self.bytes)
+
+    @property
+    def hidden(self) -> str:
+        """The first column whose statistics wrongly report only nulls, or an empty string."""
+        with self._lock:
+            if self._hidden is None:
+                self._hidden = self._first_hidden()
+            return self._hidden
 
     def table(self, start: int, rows: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns some of the rows. Only the row groups that contain them are decoded.
@@ -124,22 +132,35 @@ class SharedFile:
             self._decoded, self._groups = self._decode(groups), groups
         return self._decoded.slice(start - int(first[self._groups.start]), rows)
 
-    def _decode(self, groups: range) -> pa.Table:
-        """Returns row groups. Raises Damaged for values that are null according to the statistics."""
-        names = [name for name in self._metadata.schema.names if self._columns is None or name in self._columns]
+    def _first_hidden(self) -> str:
         with self.path.open("rb") as stream:
-            rows = bounds.Parquet(stream, metadata=self._metadata).read(names, groups)
-        for i, name in enumerate(self._metadata.schema.names):
-            nulls = sum(_nulls(self._metadata.row_group(group).column(i)) for group in groups)
-            if name in names and rows[name].null_count < nulls:
-                raise Damaged(f"{self.path} has values of {name} although its statistics report nulls. {_CHECK}")
-        return rows
+            file = bounds.Parquet(stream, metadata=self._metadata)
+            for group in file.groups:
+                names = [name for name in file.schema_arrow.names if self._is_null(name, [group])]
+                rows = file.read(names, [group], plain=False)
+                for name in names:
+                    if rows[name].null_count < len(rows):
+                        return name
+        return ""
 
+    def _decode(self, groups: range) -> pa.Table:
+        """Returns row groups. Columns that have no values, according to the statistics, are not decoded."""
+        columns = self._metadata.schema.to_arrow_schema()
+        if self._columns is not None:
+            columns = pa.schema([field for field in columns if field.name in self._columns], columns.metadata)
+        with self.path.open("rb") as stream:
+            file = bounds.Parquet(stream, metadata=self._metadata)
+            rows = file.read([name for name in columns.names if not self._is_null(name, groups)], groups)
+        filled = set(rows.column_names)
+        arrays = [rows[field.name] if field.name in filled else pa.nulls(len(rows), field.type) for field in columns]
+        return pa.Table.from_arrays(arrays, schema=columns)
 
-def _nulls(column: pq.ColumnChunkMetaData) -> int:
-    """Returns the number of nulls in a column of a row group, according to its statistics, or 0 if it is unknown."""
-    statistics = column.statistics
-    return statistics.null_count if statistics and statistics.has_null_count else 0
+    def _is_null(self, name: str, groups: Sequence[int]) -> bool:
+        """Returns whether a column of some row groups has no values, according to the statistics."""
+        place = self._metadata.schema.names.index(name)
+        chunks = [self._metadata.row_group(group).column(place) for group in groups]
+        counts = [chunk.statistics for chunk in chunks if chunk.statistics and chunk.statistics.has_null_count]
+        return sum(count.null_count for count in counts) == sum(chunk.num_values for chunk in chunks)
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -492,5 +492,5 @@ def test_statistics_that_hide_values_are_a_fault(whole: Path, tmp_path: Path, ca
     assert statistics[rows.column_names.index("run_seconds")].null_count == len(rows)
     assert cli.main(["verify", "--store", str(release)]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "has values of run_seconds although its statistics report nulls" in said
+    assert "has values of run_seconds although its statistics report only nulls" in said
     assert cli.main(["merge", str(release), "--store", str(tmp_path / "merged")]) == 2

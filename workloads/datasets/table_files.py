@@ -293,10 +293,10 @@ def _texts(file: Path, name: str, values: "pa.ChunkedArray", as_text: bool) -> T
     used, places = np.unique(encoded.indices, return_inverse=True)
     trimmed = [text.strip() for text in encoded.dictionary.take(used).to_pylist()]
     texts, codes = np.unique(np.array(trimmed, object), return_inverse=True)
-    codes = codes.astype(np.int32)[places]
+    codes_of_rows = codes.astype(np.int32)[places]
     if not as_text:
-        _check_not_numbers(file, name, texts.tolist(), codes)
-    return Texts(codes, tuple(texts))
+        _check_not_numbers(file, name, texts.tolist(), codes_of_rows)
+    return Texts(codes_of_rows, tuple(texts))
 
 
 def _check_not_numbers(file: Path, name: str, texts: list[str], codes: np.ndarray) -> None:
