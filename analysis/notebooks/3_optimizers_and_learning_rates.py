@@ -133,10 +133,8 @@ for curve in drawn:
     for rate in rates[: 2 if "momentum" in curve.curve.tuned else 1]:
         below = [size for size in best if not size > critical]
         for part, sizes in (("up to the critical one", below), ("all batch sizes", list(best))):
-            rows.append(
-                {"model": curve.curve.model, "optimizer": curve.curve.optimizer, "rate": rate.label, "to": part}
-            )
-            rows[-1]["batch_sizes"] = len(sizes)
+            row = {"model": curve.curve.model, "optimizer": curve.curve.optimizer, "rate": rate.label, "to": part}
+            rows.append(row | {"batch_sizes": len(sizes)})
             if len(sizes) >= 4:
                 logs = [np.log(rate.values(tuning.nearly_best(curve, size))).mean() for size in sizes]
                 line = stats.linregress(np.log(sizes), logs)
