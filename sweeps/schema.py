@@ -7,7 +7,6 @@ from omegaconf import MISSING
 
 from results.als import Als
 from results.plans.factorization import METAPARAMETERS
-from results.plans.layout import EMULATED
 
 Section = dict[str, Any]
 
@@ -203,5 +202,5 @@ class LayoutConfig:
     devices: int | None = None
     strict: bool = True
     on_invalid: str = "error"
-    engine: str = EMULATED
+    engine: str = "cpu-emulated"  # ``results.plans.layout.EMULATED``, whose module imports PyArrow
     hardware: str | None = None

@@ -171,7 +171,7 @@ def table_faults(
     Args:
       commit, record, endings, runs, rebuild: see ``content_faults``.
       read: function that returns the rows of a table, or raises Damaged.
-      stored: function that returns the envelope. If it returns None, the envelope is not checked.
+      stored: function that returns the envelope. A missing envelope is not checked.
     """
     study = commit.study
     rows, faults = {}, []

@@ -241,13 +241,13 @@ def record_of(commit: Commit, number: int) -> Json:
 
 
 def _record_of_file(table: str, file: File) -> Json:
-    entry = {"file": file.path.name, "rows": file.rows}
+    record = {"file": file.path.name, "rows": file.rows}
     if file.shared is None:
-        return entry | {"sha256": file.sha256, "bytes": file.bytes}
-    entry |= {"start": file.start}
+        return record | {"sha256": file.sha256, "bytes": file.bytes}
+    record |= {"start": file.start}
     if table == "envelope":
-        return entry | {"bytes": file.bytes}
-    return entry | ({"columns": dict(file.columns)} if table == "trials" else {})
+        return record | {"bytes": file.bytes}
+    return record | ({"columns": dict(file.columns)} if table == "trials" else {})
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

@@ -63,10 +63,10 @@ class Refused(BadInput):
 
 
 class _Pairs(dict[str, T]):
-    """Pairs that are written as in ``data:2;model:4``."""
+    """A dict whose text consists of pairs such as ``data:2``."""
 
     def __str__(self) -> str:
-        return ";".join(f"{name}:{value}" for name, value in self.items())
+        return ";".join(f"{name}:{self[name]}" for name in self)
 
 
 class Mesh(_Pairs[int]):
