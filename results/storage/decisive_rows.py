@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 NOT_COMPLETE = -1  # rank of other trials; COMPLETE trials are counted from 0
+TABLE_ROOM = 8  # maximum lookup-table entries per row, to find steps
 MOST_EDGES = 256  # steps at which rows are compared; longer studies keep some redundant rows
 
 
@@ -51,11 +52,18 @@ def taken(of: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def starts_of(trial: np.ndarray) -> np.ndarray:
     """Returns whether each row is the first of its trial."""
-    return np.append(True, trial[1:] != trial[:-1])[: len(trial)]
+    starts = np.ones(len(trial), bool)
+    np.not_equal(trial[1:], trial[:-1], out=starts[1:])
+    return starts
 
 
 def _places(step: np.ndarray) -> np.ndarray:
     """Returns the rank of each row's step among the distinct steps, counting from 1. Uses few bits, to sort fast."""
+    if len(step) and step.min() >= 0 and step.max() < TABLE_ROOM * len(step):  # a lookup table is faster than sorting
+        is_used = np.zeros(int(step.max()) + 1, bool)
+        is_used[step] = True
+        places = np.cumsum(is_used)
+        return places.astype(np.min_scalar_type(int(places[-1])))[step]
     steps = np.unique(step)
     return (np.searchsorted(steps, step) + 1).astype(np.min_scalar_type(len(steps)))
 

@@ -71,7 +71,8 @@ def build(study: Plan, tables: Piece, hashes: StringMap) -> tuple[bytes, int]:
     metrics = {f.name: str(f.type) for f in searched.measurements.schema if f.name in METRICS}
     columns = {name: searched.measurements[name] for name in metrics}
     values = {name: column.to_numpy() for name, column in columns.items()}
-    before = {name: row_before(starts, column) for name, column in columns.items()}
+    plain = np.where(starts, -1, np.arange(len(starts)) - 1)
+    before = {name: row_before(starts, column) if column.null_count else plain for name, column in columns.items()}
     keep = decisive(starts, step, rank, [(values[name], before[name]) for name in metrics])
     head = {
         "format": FORMAT,
