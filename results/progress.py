@@ -22,6 +22,7 @@ def show_progress(
     unit: str,
     report: Report,
     *,
+    began: float | None = None,
     delay: float = 0.0,
     with_rest: bool = False,
 ) -> Iterator[Callable[[int], None]]:
@@ -32,6 +33,7 @@ def show_progress(
       total: total amount, or 0 if unknown.
       unit: unit of the amounts. Large amounts are shown with a prefix, such as megabytes.
       report: called with progress lines if there is no terminal.
+      began: ``time.monotonic()`` at the start of the work, if it began before this call.
       delay: seconds until a bar appears on a terminal. There is no bar for shorter work.
       with_rest: whether lines include the remaining time.
     """
@@ -46,7 +48,7 @@ def show_progress(
 
             yield move
         return
-    start = time.monotonic()
+    start = time.monotonic() if began is None else began
     due = start + FIRST_SECONDS
 
     def report_line(done: int) -> None:
@@ -64,12 +66,12 @@ def show_progress(
     yield report_line
 
 
-def track(items: Sequence[T], what: str, unit: str, report: Report | None) -> Iterator[T]:
+def track(items: Sequence[T], what: str, unit: str, report: Report | None, began: float | None = None) -> Iterator[T]:
     """Yields ``items``, and shows the number of finished ones if they take long. Silent without ``report``."""
     if report is None:
         yield from items
         return
-    with show_progress(what, len(items), unit, report, delay=FIRST_SECONDS) as move:
+    with show_progress(what, len(items), unit, report, began=began, delay=FIRST_SECONDS) as move:
         for done, item in enumerate(items):
             move(done)
             yield item

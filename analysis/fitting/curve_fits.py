@@ -7,6 +7,7 @@ only for the full number.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -107,12 +108,15 @@ def of_store(folder: Folder, request: TargetRequest = None, report: Report | Non
       request: target (metric, value) to use instead of the studies' own.
       report: called with progress lines.
     """
-    return of_curves(curves.of_store(*steps_to_target.load(folder, request)), report)
+    began = time.monotonic()
+    return of_curves(curves.of_store(*steps_to_target.load(folder, request)), report, began)
 
 
-def of_curves(curves_of_store: Sequence[Curve], report: Report | None = None) -> list[CurveFits]:
-    """Returns curves with their fits. See ``progress.track`` for ``report``."""
-    return [of_curve(curve) for curve in progress.track(curves_of_store, "fit", " curves", report)]
+def of_curves(
+    curves_of_store: Sequence[Curve], report: Report | None = None, began: float | None = None
+) -> list[CurveFits]:
+    """Returns curves with their fits. See ``progress.track`` for ``report`` and ``began``."""
+    return [of_curve(curve) for curve in progress.track(curves_of_store, "fit", " curves", report, began)]
 
 
 def of_workload(

@@ -1,5 +1,6 @@
 """Subjects of pay-off: the curves and factorizations of a store, a file or a paper, with their seconds per step."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -87,11 +88,12 @@ def of_store(
     Raises:
       BadInput: there is no store, or the pay-off cannot be computed for any of its studies.
     """
+    began = time.monotonic()
     drawn = kind_views.drawn(store.catalogue(folder))
     subjects = []
     if kind_views.BATCH in drawn or kind_views.CORES not in drawn or where:
         selected = curves.meeting(curves.of_store(*steps_to_target.load(folder, request)), folder, where)
-        subjects = of_curves(curve_fits.of_curves(selected, report))
+        subjects = of_curves(curve_fits.of_curves(selected, report, began))
     if kind_views.CORES in drawn and not where:
         subjects += of_core_curves(core_counts.curves(measured_factorizations.load(folder)))
     return subjects

@@ -75,17 +75,16 @@ def laid(study: LayoutStudy, source: Source) -> LaidOutStudy:
 
 def described(study: LayoutStudy, source: Source) -> tuple[Workload, int, Tensors]:
     """Returns the workload of a study, its number of classes, and its named axes."""
-    shape = Shape(**study.model_options) if study.dataset == plans.COUNTING else None
-    if not shape:
-        row, model, options = registry.dataset(study.dataset, source), study.model, study.model_options
-    else:
-        row, model, options = shapes.dataset(shape, study.length), "transformer_rotary", shape.options
-    workload = registry.workload(row, model, {**options, **study.step_options}, study.optimizer, study.precision)
-    if shape:
-        tensors = shapes.tensors(shape, study.batch_size, study.length)
-    else:
-        tensors = shardings.tensors(workload, study.batch_size)
-    return workload, row.classes, tensors
+    if study.dataset == plans.COUNTING:
+        shape = Shape(**study.model_options)
+        row = shapes.dataset(shape, study.length)
+        options = shape.options | study.step_options
+        workload = registry.workload(row, "transformer_rotary", options, study.optimizer, study.precision)
+        return workload, shape.vocab, shapes.tensors(shape, study.batch_size, study.length)
+    row = registry.dataset(study.dataset, source)
+    options = {**study.model_options, **study.step_options}
+    workload = registry.workload(row, study.model, options, study.optimizer, study.precision)
+    return workload, row.classes, shardings.tensors(workload, study.batch_size)
 
 
 def kept_names(study: LayoutStudy, source: Source) -> tuple[str, ...]:

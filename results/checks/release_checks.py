@@ -173,11 +173,8 @@ def slice_faults(commit: Commit, tables: dict[str, pa.Table], *, rebuild: bool =
         return table_checks.table_rows(tables[table])
 
     def stored() -> pa.Buffer | None:
-        return (
-            pa.py_buffer(commit_records.envelope_bytes(commit.files["envelope"]))
-            if "envelope" in commit.files
-            else None
-        )
+        file = commit.files.get("envelope")
+        return None if file is None else pa.py_buffer(commit_records.envelope_bytes(file))
 
     manifest = commit.files["studies"].path.parent / MANIFEST
     return table_faults(commit, manifest, read, stored, {}, None, rebuild=rebuild)

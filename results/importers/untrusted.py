@@ -139,7 +139,9 @@ class OpenFolder:
         """Reads a file in the folder."""
         try:
             with self._open(name) as file:
-                size = file.seek(0, os.SEEK_END)  # a pipe, which may have replaced the file, cannot seek
+                if self._files.is_local:
+                    _check_regular(os.fstat(file.fileno()))  # the file may have been replaced in the meantime
+                size = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 data = file.read(limit + 1) if size <= limit else b""
         except OSError as error:
@@ -153,9 +155,7 @@ class OpenFolder:
         if not self._files.is_local:
             return (self._place / name).open("rb")
         # Opening a device can have side effects.
-        status = os.stat(name, dir_fd=self._place, follow_symlinks=False)
-        if not stat.S_ISREG(status.st_mode):
-            raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
+        _check_regular(os.stat(name, dir_fd=self._place, follow_symlinks=False))
         return open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._place), "rb")
 
 
@@ -184,6 +184,11 @@ def open_folder(path: Folder, root: Folder) -> Iterator[OpenFolder]:
         yield OpenFolder(folder, files)
     finally:
         os.close(folder)
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Unusable(LINK if stat.S_ISLNK(status.st_mode) else "is not a regular file")
 
 
 def _is_link(name: str, folder: int) -> bool:

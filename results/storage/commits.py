@@ -126,14 +126,13 @@ def read_columns(commit: Commit, table: str, names: Sequence[str]) -> pa.Table:
     """
     file = commit.files[table]
     try:
-        with shared.decoding(file.path):
-            content = _stored(commit, table, names)
-            types = {column.name: column.type for column in schema.COLUMNS[table]}
-            types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
-            for name in names:
-                if content[name].type != types[name]:
-                    raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
-    except FileNotFoundError as error:
+        content = _stored(commit, table, names)
+        types = {column.name: column.type for column in schema.COLUMNS[table]}
+        types |= {name: METRIC_TYPES[commit.metrics[name]] for name in names if name in commit.metrics}
+        for name in names:
+            if content[name].type != types[name]:
+                raise ValueError(f"its column {name} is {content[name].type} instead of {types[name]}")
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         reason = first_line(error)
         raise Damaged(
             f"{file.path} cannot be read ({reason}). Check everything with `python -m results verify`."

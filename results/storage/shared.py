@@ -158,9 +158,12 @@ class SharedFile:
     def _is_null(self, name: str, groups: Sequence[int]) -> bool:
         """Returns whether a column of some row groups has no values, according to the statistics."""
         place = self._metadata.schema.names.index(name)
-        chunks = [self._metadata.row_group(group).column(place) for group in groups]
-        counts = [chunk.statistics for chunk in chunks if chunk.statistics and chunk.statistics.has_null_count]
-        return sum(count.null_count for count in counts) == sum(chunk.num_values for chunk in chunks)
+        return all(_has_only_nulls(self._metadata.row_group(group), place) for group in groups)
+
+
+def _has_only_nulls(group: Any, place: int) -> bool:
+    statistics = group.column(place).statistics
+    return bool(statistics and statistics.has_null_count and statistics.null_count == group.num_rows)
 
 
 def union(table: str, schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -94,7 +94,7 @@ def split_rows(links: Links, seed: int) -> tuple[Links, Links]:
     quota = np.maximum(1, np.rint(HELDOUT_SHARE * links.lengths)).astype(np.int64)
     is_heldout = np.empty(len(row), bool)
     is_heldout[order] = np.arange(len(row)) - links.starts[row] < quota[row]
-    return _select(links, ~is_heldout), _select(links, is_heldout)
+    return _select(links, row, ~is_heldout), _select(links, row, is_heldout)
 
 
 def halves(history: Links, heldout: Links, limit: int | None = None) -> dict[str, np.ndarray]:
@@ -162,15 +162,16 @@ def random_bits(seed: int, count: int) -> np.ndarray:
     return (np.random.SFC64(seed).random_raw(count) >> np.uint64(1)).astype(np.int64)
 
 
-def _select(links: Links, mask: np.ndarray) -> Links:
-    counts = np.bincount(links.row_of_link[mask], minlength=links.row_count)
+def _select(links: Links, row: np.ndarray, mask: np.ndarray) -> Links:
+    counts = np.bincount(row[mask], minlength=links.row_count)
     return Links(np.concatenate([[0], np.cumsum(counts)]), links.columns[mask], links.column_count)
 
 
 def _without(links: Links, excluded: Links) -> Links:
     """Returns the links that are not in ``excluded``, a matrix of the same shape."""
-    keys, excluded_keys = (matrix.row_of_link << 32 | matrix.columns for matrix in (links, excluded))
-    return _select(links, ~np.isin(keys, excluded_keys, assume_unique=True))
+    row = links.row_of_link
+    excluded_keys = excluded.row_of_link << 32 | excluded.columns
+    return _select(links, row, ~np.isin(row << 32 | links.columns, excluded_keys, assume_unique=True))
 
 
 @functools.lru_cache(maxsize=4096)
