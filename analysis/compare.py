@@ -13,7 +13,7 @@ from analysis.cores import measured_factorizations
 from analysis.fitting import curves
 from analysis.trials import steps_to_target, trials
 from analysis.trials.trials import StudyTrials
-from results import printing, store
+from results import store, tables
 from results.aliases import Fields, Json
 from results.bad_input import BadInput, number_of
 from results.durable import Folder, Location, location
@@ -188,7 +188,7 @@ def _shown(rows: pd.DataFrame) -> str:
         for row, words in zip(records, distinctions, strict=True)
     ]
     header = ["", "by", "A", "B", "of"]
-    shown = printing.table(header, lines, left=header, prose=["A", "B", "of"])
+    shown = tables.table(header, lines, left=header, prose=["A", "B", "of"])
     return "\n".join([shown, *(f"[{i}] {why}" for i, why in enumerate(whys, 1))])
 
 

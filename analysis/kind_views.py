@@ -164,14 +164,6 @@ PRESENTATIONS = {
                 "analysis.figures.scaling_figures.epochs_against_cores",
                 "seconds per epoch of a factorization against cores, one picture per curve",
             ),
-            "speedup": Figure(
-                "analysis.figures.scaling_figures.speedup",
-                "speed-up and efficiency against cores, all curves of a device",
-            ),
-            "recall": Figure(
-                "analysis.figures.recall_figures.recall",
-                "Recall@20 and @50 of all factorizations of a data set",
-            ),
             "precision": Figure(
                 "analysis.figures.recall_figures.precision",
                 "recall and objective against epochs, for each number format",

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from results import grouping, printing
+from results import grouping, tables
 from results.aliases import StringMap
 from results.plans.study import Target
 from results.printing import numbered
@@ -94,10 +94,10 @@ def separating(contents: Sequence[StringMap]) -> list[str]:
 
 
 def table(rows: Sequence[StringMap], left: Iterable[str], optional: Iterable[str] = (), **shown: Any) -> str:
-    """Formats rows of cells as text, like ``printing.table``. Omits ``optional`` columns that are empty."""
+    """Formats rows of cells as text, like ``tables.table``. Omits ``optional`` columns that are empty."""
     first = rows[0] if rows else {"": ""}
     header = [name for name in first if name not in set(optional) or any(row[name] for row in rows)]
-    return printing.table(header, [[row[name] for name in header] for row in rows], left, **shown)
+    return tables.table(header, [[row[name] for name in header] for row in rows], left, **shown)
 
 
 def notes(studies: Mapping[str, Sequence[str]]) -> list[str]:

@@ -20,23 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 RELEASE = ROOT / "results" / "published"
-# Data set, model, pruning, optimizer and batch size. The studies cover all networks and both kinds of pruning.
+# Studies of the release that cover all networks and both kinds of pruning.
 STUDIES = (
-    ("digits", "fully_connected_64", "off", "sgd", 16),
-    ("digits", "fully_connected_64", "off", "lamb", 256),
-    ("digits", "fully_connected_64", "off", "muon", 64),
-    ("digits", "fully_connected_64", "off", "adamw", 1024),
-    ("digits", "fully_connected_64", "exact", "adam", 64),
-    ("digits", "fully_connected_64", "exact", "adam", 1024),
-    ("digits", "simple_cnn_8_16_32", "off", "nesterov", 128),
-    ("digits", "simple_cnn_8_16_32", "off", "schedule_free", 128),
-    ("noise", "quadratic_1.0", "off", "sgd", 32),
-    ("noise", "quadratic_1.0", "off", "momentum", 32),
-    ("pydoc", "transformer_32_2_2", "off", "adam", 64),
-    ("pydoc", "transformer_32_2_2", "off", "sgd", 64),
+    "digits-fully_connected-sgd-b16-f190c2d9",
+    "digits-fully_connected-lamb-b256-628d2463",
+    "digits-fully_connected-muon-b64-9329e1ef",
+    "digits-fully_connected-adamw-b1024-95543dec",
+    "digits-fully_connected-adam-b64-85c0dbb9",  # exact pruning
+    "digits-fully_connected-adam-b1024-7fec1ff0",  # exact pruning
+    "digits-simple_cnn-nesterov-b128-505d8aa5",
+    "digits-simple_cnn-schedule_free-b128-ddc0cc56",
+    "noise-quadratic-sgd-b32-250ed78b",
+    "noise-quadratic-momentum-b32-53ab546f",
+    "pydoc-transformer-adam-b64-df52cc3a",
+    "pydoc-transformer-sgd-b64-e6739d2a",
 )
 TRIALS = 4
 
@@ -47,20 +48,15 @@ def measure() -> None:
     from harness.runners import engine
     from harness.trials import search
     from results import store
-    from results.plans.kinds import of_kind
 
-    plans = of_kind([commit.study for commit in store.catalogue(RELEASE)], "batch")
-    for wanted in STUDIES:
-        study = next(
-            p
-            for p in plans
-            if (p.dataset, p.labels.model, p.pruning, p.optimizer, p.batch_size) == wanted and p.schedule == "constant"
-        )
+    plans = {commit.name: commit.study for commit in store.catalogue(RELEASE)}
+    for name in STUDIES:
+        study: Any = plans[name]
         record = engine.run(study, search.draw(study, range(TRIALS)), Settings())
         digest = hashlib.sha256(record.trial.tobytes() + record.step.tobytes())
-        for name in sorted(record.metrics):
-            digest.update(np.ascontiguousarray(record.metrics[name], np.float32).tobytes())
-        print(study.name, len(record.trial), digest.hexdigest()[:16], against_release(study.name, record), flush=True)
+        for metric in sorted(record.metrics):
+            digest.update(np.ascontiguousarray(record.metrics[metric], np.float32).tobytes())
+        print(name, len(record.trial), digest.hexdigest()[:16], against_release(name, record), flush=True)
 
 
 def against_release(name: str, record: Any) -> str:
@@ -73,8 +69,9 @@ def against_release(name: str, record: Any) -> str:
     if kinds != [processors.model()]:
         return f"release: not comparable here ({', '.join(kinds)})"
     released_rows = released.measurements.set_index(["trial", "step"])
-    both = [(t, s) in released_rows.index for t, s in zip(record.trial, record.step, strict=True)]
-    rows = released_rows.loc[list(zip(record.trial[both], record.step[both], strict=True))]
+    places = pd.MultiIndex.from_arrays([record.trial, record.step])
+    both = places.isin(released_rows.index)
+    rows = released_rows.loc[places[both]]
     equal = [rows[metric].to_numpy() == values[both] for metric, values in record.metrics.items()]
     return f"release: {int(np.all(equal, axis=0).sum())} of {sum(both)} rows the same"
 

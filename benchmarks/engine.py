@@ -37,7 +37,8 @@ from harness.trials import search  # noqa: E402
 from results.plans.batch_study import BatchStudy  # noqa: E402
 from sweeps import overrides, planning  # noqa: E402
 from workloads import registry  # noqa: E402
-from workloads.workload import Examples, Model, flax_model  # noqa: E402
+from workloads.models.options import flax_model  # noqa: E402
+from workloads.workload import Examples, Model  # noqa: E402
 
 ROUNDS = 7
 LOOP_TRIALS = 2

@@ -39,10 +39,10 @@ def synthetic_curve(batch_size: np.ndarray, seed: int) -> Curve:
             "trial": np.tile(np.arange(TRIALS), len(batch_size)),
             "steps_low": (1.1**evaluation).ravel(),
             "steps_high": (1.1 ** (evaluation + 1)).ravel(),
-            "point": [tuple(point) for point in rng.random((steps.size, 2)).tolist()],
+            "point": list(map(tuple, rng.random((steps.size, 2)).tolist())),
         }
     )
-    sizes = tuple(int(size) for size in batch_size)
+    sizes = tuple(batch_size.astype(int).tolist())
     return Curve(WorkloadStudies("data", "model", "sgd", "", ()), Target("test_error", 0.1), trials, sizes, False, True)
 
 

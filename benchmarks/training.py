@@ -116,8 +116,9 @@ def register(network: Network) -> None:
 def key_of(network: Network, precision: str) -> ProgramsKey:
     """Returns the program key of a network."""
     options = json.dumps(dict(network.options), sort_keys=True)
-    name, model = network.dataset, network.model
-    return ProgramsKey(name, '["random numbers", {}]', model, options, "momentum", precision, network.batch_size)
+    return ProgramsKey(
+        network.dataset, '["random numbers", {}]', network.model, options, "momentum", precision, network.batch_size
+    )
 
 
 def key_of_task(task: str, batch_size: int, precision: str) -> ProgramsKey:

@@ -10,15 +10,17 @@ import os
 import stat
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from results.aliases import Callback, Fields, Json, OnCount
 from results.bad_input import BadInput, Damaged as Damaged, is_remote
-from results.file_systems import path as bucket_paths
-from results.file_systems.bucket_files import BucketFiles
 from results.file_systems.entry import TEMPORARY as TEMPORARY
 from results.file_systems.local import LEFTOVER_SECONDS as LEFTOVER_SECONDS, LocalFiles, sync as sync
-from results.file_systems.path import BucketPath
+from results.lazy import lazy
+
+if TYPE_CHECKING:
+    from results.file_systems.bucket_files import BucketFiles
+    from results.file_systems.path import BucketPath
 
 MOST_DEPTH = 64  # maximum nesting of lists and objects in a record
 RECORD_BYTES = 4 << 20  # far more than any plan, claim or commit record
@@ -26,21 +28,27 @@ LIST_BYTES = 32 << 20  # far more than a release's list needs; ours take 0.7 MB
 _CHUNK = 1 << 18  # bytes that stay in the processor's cache between reading and hashing
 _ITEM_BYTES = 10  # minimum average bytes per item in a release's list; ours take 23
 
-Folder: TypeAlias = Path | BucketPath
-Location: TypeAlias = str | Path | BucketPath
+Folder: TypeAlias = Union[Path, "BucketPath"]
+Location: TypeAlias = Union[str, Path, "BucketPath"]
 
 _LOCAL = LocalFiles()
-_BUCKETS = BucketFiles()
+# Modules of buckets are imported when the first bucket is used.
+_bucket_path = lazy("results.file_systems.path", "bucket_path")
+_refresh = lazy("results.file_systems.path", "refresh")
 
 
-def system(path: Folder) -> LocalFiles | BucketFiles:
+def system(path: Folder) -> "LocalFiles | BucketFiles":
     """Returns the file system of a path."""
-    return _LOCAL if isinstance(path, Path) else _BUCKETS
+    if isinstance(path, Path):
+        return _LOCAL
+    from results.file_systems.bucket_files import BUCKETS
+
+    return BUCKETS
 
 
 def refresh() -> None:
     """Discards outdated listings within a snapshot, after a listed file turned out to be missing."""
-    bucket_paths.refresh()
+    _refresh()
 
 
 def local(text: str | Path) -> Path:
@@ -65,7 +73,7 @@ def location(text: Location) -> Folder:
         return text
     if text.startswith("file://"):
         return Path(text.removeprefix("file://"))
-    return bucket_paths.bucket_path(text) if "://" in text else local(text)
+    return _bucket_path(text) if "://" in text else local(text)
 
 
 def create(path: Folder, data: bytes | memoryview) -> bool:

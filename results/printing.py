@@ -16,7 +16,6 @@ from typing import Any
 
 from results.aliases import Json, StringMap
 from results.bad_input import BadInput, printable
-from results.tables import Column, render
 from results.wrapping import indentation, is_copied, reflowed, wrap
 
 Report = Callable[[str], None]  # called with one line
@@ -190,40 +189,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "dtype"):  # a NumPy scalar
         value = float(str(value)) if value.dtype.kind == "f" else value.item()
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def table(
-    header: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    left: Iterable[str] | None = None,
-    *,
-    prose: Iterable[str] = (),
-    least: Sequence[str] = (),
-    kept: Iterable[str] = (),
-    foot: Iterable[Sequence[Any]] = (),
-) -> str:
-    """Returns the lines of a table that fits standard output, with columns two spaces apart.
-
-    Args:
-      header: column names.
-      rows: cells of each row. Integers are printed with thousands separators.
-      left: left-aligned columns. By default, all columns without integers.
-      prose: columns whose cells are wrapped rather than shortened.
-      least: columns to omit, in this order, if the table does not fit otherwise.
-      kept: columns that are never omitted or moved into the heading.
-      foot: additional rows at the end, such as totals.
-    """
-    last = list(foot)
-    cells = [*rows, *last]
-    if left is None:
-        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in cells)]
-    lines = [[f"{cell:,}" if isinstance(cell, int) else printable(cell) for cell in row] for row in cells]
-    sides, wrapped, stay = set(left), set(prose), set(kept)
-    columns = [
-        Column(printable(name), tuple(line[i] for line in lines), name in sides, name in wrapped, name in stay)
-        for i, name in enumerate(header)
-    ]
-    return render(columns, len(last), least, width(sys.stdout))
 
 
 def _wrapped(line: str, columns: int | None) -> str:

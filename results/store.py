@@ -35,9 +35,11 @@ from results.storage.commits import (
     Commit as Commit,
     Tables as Tables,
     fetch_commits as fetch_commits,
+    frames,
     list_study as list_study,
     newest_commit as newest_commit,
     read_columns as read_columns,
+    read_state,
     read_table as read_table,
     released_commits as released_commits,
     retry as retry,
@@ -46,7 +48,6 @@ from results.storage.commits import (
 from results.storage.compaction import TABLES as TABLES, Piece as Piece
 from results.storage.folders import LAUNCHERS as LAUNCHERS, advice, check_layout, check_not_above
 from results.storage.parts import confirm_file, plan_file
-from results.storage.state import frames, read_state
 
 T = TypeVar("T", bound=Plan)
 

@@ -2,10 +2,13 @@
 
 import itertools
 import re
+import sys
 import textwrap
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+from results import printing
+from results.bad_input import printable
 from results.wrapping import fill
 
 _NAME = 12  # minimum characters of a shortened string
@@ -57,6 +60,40 @@ class Column(NamedTuple):
     @property
     def size(self) -> int:
         return max(self.cell_width, *map(len, self.heads))
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    left: Iterable[str] | None = None,
+    *,
+    prose: Iterable[str] = (),
+    least: Sequence[str] = (),
+    kept: Iterable[str] = (),
+    foot: Iterable[Sequence[Any]] = (),
+) -> str:
+    """Returns the lines of a table that fits standard output, with columns two spaces apart.
+
+    Args:
+      header: column names.
+      rows: cells of each row. Integers are printed with thousands separators.
+      left: left-aligned columns. By default, all columns without integers.
+      prose: columns whose cells are wrapped rather than shortened.
+      least: columns to omit, in this order, if the table does not fit otherwise.
+      kept: columns that are never omitted or moved into the heading.
+      foot: additional rows at the end, such as totals.
+    """
+    last = list(foot)
+    cells = [*rows, *last]
+    if left is None:
+        left = [name for i, name in enumerate(header) if not all(isinstance(row[i], int) for row in cells)]
+    lines = [[f"{cell:,}" if isinstance(cell, int) else printable(cell) for cell in row] for row in cells]
+    sides, wrapped, stay = set(left), set(prose), set(kept)
+    columns = [
+        Column(printable(name), tuple(line[i] for line in lines), name in sides, name in wrapped, name in stay)
+        for i, name in enumerate(header)
+    ]
+    return render(columns, len(last), least, printing.width(sys.stdout))
 
 
 def render(columns: Sequence[Column], feet: int, least: Sequence[str], width: int | None) -> str:

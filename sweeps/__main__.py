@@ -1,6 +1,6 @@
 """python -m sweeps: runs a study, or with -m a sweep of studies. Stored trials are not repeated."""
 
-from results import cli, printing
+from results import cli, printing, tables
 from results.durable import Folder
 
 if __name__ == "__main__":  # precedes the imports below, so that their errors are caught
@@ -108,7 +108,7 @@ def _sweep(request: "Request") -> int:
     reached, notes = _reached(request.store, [summary.study for summary in ran])
     rows = [(*summary[:-1], reached.get(summary.study), round(summary.seconds, 1)) for summary in ran]
     shown = [(*row[:-2], "" if row[-2] is None else row[-2], f"{row[-1]:.1f}") for row in rows]
-    printing.show(_HEADER, rows, lambda: printing.table(_HEADER, shown, left=["study"]))
+    printing.show(_HEADER, rows, lambda: tables.table(_HEADER, shown, left=["study"]))
     printing.report_some(notes, say)
     failures = [outcome for outcome in outcomes if outcome.failure]
     for why, places in {outcome.failure: outcome.places for outcome in failures}.items():

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from results.bad_input import BadInput, check_choice, first_line, nearest
-from sweeps import archived, choices, kind_configs, overrides, schema_keys
+from sweeps import choices, kind_configs, overrides, schema_keys, tuning_protocol
 from sweeps.configured_study import Config
 from sweeps.kind_configs import READERS
 from sweeps.overrides import CommandLine
@@ -120,7 +120,7 @@ def compose_points(line: CommandLine) -> list[Point]:
     Raises:
       BadInput: the command line is invalid.
     """
-    archived.check_words(line.overrides)
+    tuning_protocol.check_words(line.overrides)
     store = ConfigStore.instance()
     store.store("schema", kind_configs.config())
     for group, files in choices.own_files.items():
@@ -129,7 +129,7 @@ def compose_points(line: CommandLine) -> list[Point]:
             store.store(name, content, group, "_global_" if is_whole else group)
     with initialize_config_module("conf", version_base="1.3"):
         points = [point for part in _parts(line) for point in _points(line, part)]
-    return [Point(*archived.with_numbers(*point)) for point in points]
+    return [Point(*tuning_protocol.with_numbers(*point)) for point in points]
 
 
 def _parts(line: CommandLine) -> list[Overrides]:
@@ -153,7 +153,7 @@ def _parts(line: CommandLine) -> list[Overrides]:
     for name in united:
         words = choices.presets()[name].words
         if "protocol" in given:
-            words += archived.workload_words(name)
+            words += tuning_protocol.workload_words(name)
         preset = overrides.parse([word for word in words if key_of(word) not in given])
         if not line.multirun:
             _check_not_swept(line, [override.key_or_group for override in preset if override.is_sweep_override()])

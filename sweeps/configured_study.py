@@ -1,8 +1,10 @@
 """A study of any kind, read from a configuration, and its search ranges."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from harness.run import Settings
 from results.aliases import Fields
 from results.bad_input import BadInput, nearest
 from results.plans.plan import Plan
@@ -14,6 +16,16 @@ Studies = Sequence[Plan]
 ABSENT = "absent"  # key of requirements that plans do not have: DATA or DEVICES
 DATA = "data"
 DEVICES = "devices"
+# Keys that are not part of a study.
+OF_RUNS = (
+    "store",
+    "launcher",
+    "limits",
+    "mixed_backends",
+    "yes",
+    "ask_above_device_hours",
+    *(field.name for field in dataclasses.fields(Settings)),
+)
 P = TypeVar("P", bound=Plan)
 RANGE_FIELDS = ("scale", "low", "high", "values", "denominator")
 _EXAMPLE = "Write a range, such as {scale: LOG, low: 1e-3, high: 1}."

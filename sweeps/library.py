@@ -141,14 +141,15 @@ def _named(values: Fields) -> Fields:
 
 
 def _read(values: Fields, *, multirun: bool) -> list[Study]:
-    from sweeps import composition, overrides, planning, quoting
+    from sweeps import composition, overrides, quoting
+    from sweeps.configured_study import OF_RUNS
     from sweeps.kind_configs import READERS
 
     texts = overrides.read_own(quoting.as_words(_with_optimizer(_named(values))))
     keys = [re.split(r"[.=]", text.lstrip("+"))[0] for text in texts]
     configs = composition.compose_all(overrides.CommandLine(texts, multirun))
     studies = [READERS[config["kind"]].read(config) for config in configs]
-    for key in (key for key in keys if key in planning.OF_RUNS):
+    for key in (key for key in keys if key in OF_RUNS):
         if any(key not in configured.study.identity_fields() for configured in studies):
             raise BadInput(f"{key} is a setting of runs, not of studies. Pass it to measure().")
     return studies

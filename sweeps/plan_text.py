@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from results import printing
+from results import printing, tables
 from results.bad_input import number_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _show_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         "trials",
         "memory of a device",
     )
-    printing.answer(printing.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=optional))
+    printing.answer(tables.table(header, rows, ("workload", "study", "verdict", _DIVISION), least=optional))
 
 
 def _texts(cost: "StudyCost | None", asked: bool) -> list[str]:

@@ -21,7 +21,7 @@ from results.plans.trial_request import largest_request
 from results.printing import say
 from results.storage import attempts
 from sweeps import composition, launching, limits, overrides, tuning_protocol
-from sweeps.configured_study import ABSENT, Config, ConfiguredStudy, Say, Studies
+from sweeps.configured_study import ABSENT, OF_RUNS, Config, ConfiguredStudy, Say, Studies
 from sweeps.kind_configs import READERS
 from sweeps.launchers.launcher import Launch, check_least, failed_too_often
 from sweeps.limits import Bounds, Limits
@@ -29,16 +29,6 @@ from sweeps.quoting import Words, as_words, key_of
 from sweeps.study_run import StudyOutcome, StudyUpdate
 
 _NAMED = 3  # maximum number of studies named in a line
-# Keys that are not part of a study.
-OF_RUNS = (
-    "store",
-    "launcher",
-    "limits",
-    "mixed_backends",
-    "yes",
-    "ask_above_device_hours",
-    *(field.name for field in dataclasses.fields(Settings)),
-)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from results import exit_codes, printing
+from results import exit_codes, printing, tables
 from results.aliases import Fields
 from results.bad_input import BadInput
 from results.grouping import grouped
@@ -185,7 +185,7 @@ def _text(header: Sequence[str], rows: Sequence[tuple], runs: "Mapping[str, Acti
         cells = ("" if cell is None else cell for cell in row)
         lines.append((*cells, *(_word(field, getattr(run, field)) for field in shown)))
     names = [name.replace("_", " ") for name in (*header, *shown)]
-    text = printing.table(names, lines, foot=[("total", "", "", *total, *("" for _ in shown))])
+    text = tables.table(names, lines, foot=[("total", "", "", *total, *("" for _ in shown))])
     why = [f"{name}: attempt {a.attempt} ended {a.cause}; see {a.log}" for name, a in runs.items() if a.cause]
     running = {row[0] for row in rows if row[1].startswith("running")}
     logs = [

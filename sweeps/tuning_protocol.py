@@ -1,4 +1,8 @@
-"""The protocol of a study: a schedule, ranges, a budget and evaluations, which replace those of its task."""
+"""The protocol of a study: a schedule, ranges, a budget and evaluations, which replace those of its task.
+
+``protocol=archive`` stands for a study's numbers in the imported archive of Shallue et al. (2018). These replace it
+while a command line is composed, so plans and the words of single studies do not depend on the archive.
+"""
 
 import dataclasses
 import itertools
@@ -9,8 +13,12 @@ from results.bad_input import BadInput
 from results.plans.search_space import Range, SearchSpace
 from results.plans.study import check_int
 from sweeps.configured_study import Config, ranges
+from sweeps.quoting import Words, as_words, key_of
 
 ARCHIVE = "archive"
+_PRESETS = "shallue2018/"  # the rest of such a preset's name is the folder of its workload in the archive
+_REPLACED = ("task.space", "optimizer.space", "task.budget", "task.schedule", "task.evaluation")  # starts of keys
+_OWN = ("protocol", "archive.store", "archive.workload")
 FIELDS = ("study", "train_steps", "space", "evaluations", "notes")
 _WITHOUT_NOTES = {*FIELDS} - {"notes"}  # as written by earlier versions
 _DECAY_STEPS, _DECAY = "learning_rate_decay_steps", "decay_fraction"
@@ -128,3 +136,46 @@ def _other(decays: set[str]) -> str:
 
 def _count(studies: Sequence[str]) -> str:
     return f"{studies[0]} has" if len(studies) == 1 else f"{len(studies)} studies, such as {studies[0]}, have"
+
+
+def workload_words(preset: str) -> Words:
+    """Returns the words that name the workload of a preset in the archive, or no words for other presets."""
+    return (f"archive.workload={preset.removeprefix(_PRESETS)}",) if preset.startswith(_PRESETS) else ()
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises BadInput if words set values that the archive's protocol would replace."""
+    if f"protocol={ARCHIVE}" not in words:
+        return
+    for word in words:
+        if key_of(word).startswith(_REPLACED):
+            raise BadInput(f"{word} has no effect with protocol={ARCHIVE}, which takes this from the archive")
+
+
+def with_numbers(config: Config, words: Words) -> tuple[dict[str, Any], Words]:
+    """Returns the configuration and the words of a study, with ``protocol=archive`` replaced by the archive's numbers.
+
+    Raises:
+      BadInput: the archive was not imported, or it does not contain the study.
+    """
+    if config.get("protocol") != ARCHIVE:
+        return dict(config), words
+    from results.importers import shallue2018_protocol  # imports pyarrow, which other command lines do not need here
+
+    store, workload = config["archive"]["store"], config["archive"]["workload"]
+    if workload is None:
+        raise BadInput(
+            f"protocol={ARCHIVE} is for presets {_PRESETS}…. Without one, set archive.workload to a folder in the "
+            "archive, such as mnist/fc_1024/sgd."
+        )
+    path = f"{workload}/{config['batch_size']}"
+    recorded = shallue2018_protocol.read(store, path)
+    numbers = {
+        "study": path,
+        "train_steps": recorded.train_steps,
+        "space": recorded.space.plan(),
+        "evaluations": [list(pair) for pair in recorded.spacings],
+        "notes": list(recorded.notes),
+    }
+    kept = [word for word in words if key_of(word) not in _OWN]
+    return {**config, "protocol": numbers}, (*kept, *as_words({"protocol": numbers}))

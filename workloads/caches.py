@@ -1,5 +1,6 @@
-"""The cache folder for files that can be rebuilt."""
+"""The cache folder for files that can be rebuilt, and cached digests of files."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -21,3 +22,14 @@ def folder(kind: str) -> Path:
         return durable.local(named) / kind
     except BadInput:
         raise BadInput("this user has no home folder. Choose a cache folder with SCALING_LIMITS_CACHE=DIR.") from None
+
+
+def file_digest(file: Path) -> str:
+    """Returns the sha256 of a file. A process reads the file again only if its size or modification time changes."""
+    stat = file.stat()
+    return _file_digest(file, stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _file_digest(file: Path, size: int, time: int) -> str:
+    return durable.sha256(file)

@@ -1,6 +1,5 @@
 """Dataset, Model, Optimizer, and the Workload that combines them: NamedTuples of pure functions and arrays."""
 
-import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -146,45 +145,6 @@ class Model(NamedTuple):
     apply: Callable[[Params, State, Array, Array | None, bool], tuple[Array | Product, State]]
     group: int = 1
     axes: Callable[[Array], Any] | None = None
-
-
-def flax_model(network: Callable[[], Any], group: int = 1, *, in_training: bool = False) -> Model:
-    """Returns the model of a Flax network.
-
-    Args:
-      network: function that builds the network on first use, so planning does not need Flax. All collections other than
-        ``params`` form the state.
-      group: number of examples normalized together, as in Model.
-      in_training: whether the network is called with (inputs, keys, train) instead of inputs only.
-    """
-    made = functools.cache(network)
-    no_training = (None, False) if in_training else ()
-
-    def created(key: Array, inputs: Array) -> Any:
-        return made().init(key, inputs, *no_training)
-
-    def init(key: Array, inputs: Array) -> Variables:
-        from flax.core import meta
-
-        variables = meta.unbox(dict(created(key, inputs)))
-        return {"params": variables.pop("params")}, variables
-
-    def apply(
-        params: Params, state: State, inputs: Array, keys: Array | None, train: bool
-    ) -> tuple[Array | Product, State]:
-        training = (keys, train) if in_training else ()
-        outputs, changed = made().apply({**params, **state}, inputs, *training, mutable=[*state] if train else [])
-        return outputs, {**state, **changed}
-
-    def names(inputs: Array) -> Any:
-        from workloads import axes
-
-        return axes.of_parameters(created, inputs)
-
-    return Model(init, apply, group, names)
-
-
-flax_model_in_training = functools.partial(flax_model, in_training=True)
 
 
 class Optimizer(NamedTuple):

@@ -1,4 +1,4 @@
-"""Figures of factorization quality: recall, number formats, solvers and tuning."""
+"""Figures of factorization quality: recall and objective by number format, solver and tuning."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,14 +16,11 @@ from analysis.plotting import draw, labels
 from analysis.plotting.draw import GRID, INK, Look, Style
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
 from results.aliases import Fields
-from results.als import COMPUTATION
 from results.grouping import grouped
 from results.plans.study import canonical
 
 FEWEST_TRIALS = 3  # minimum trials for a plane of metaparameters
 FORMATS, SOLVERS = ("table_dtype", "solver_dtype"), ("solver", "cg_steps")
-WAYS = (*COMPUTATION, "space", "seed")  # fields that may differ between factorizations of the same data
-WIDE = 9.0  # inches
 STEEP = 3.0  # the axis of the objective is logarithmic if it spans more than this factor
 APART = 5.0  # the axis of seconds is logarithmic if the slowest curve takes over this multiple of the fastest
 DIVERGED = "#D55E00"
@@ -41,47 +38,6 @@ class Axis(NamedTuple):
 
 EPOCHS = Axis(lambda frame: frame["epoch"], "epoch", False)
 SECONDS = Axis(lambda frame: frame["elapsed"], "seconds of solving", True)
-
-
-def recall(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per data set, with the test Recall@20 and Recall@50 of all its factorizations."""
-    for group in _alike(studies, WAYS):
-        rows = _alike(group, ())
-        after = labels.span([factorization.study.epochs for factorization in group], "epoch")
-        cores = labels.span([factorization.study.cores for factorization in group], "core")
-        best = "best trial of each" if any(len(factorization.trials) > 1 for factorization in group) else ""
-        figure, (ax,) = panels(
-            f"Recall on {group[0].study.dataset}",
-            text.joined(labels.size(group[0]), f"after {after}", best, cores),
-            (1.0,),
-            across=WIDE,
-        )
-        names = labels.distinguish([members[0] for members in rows], always=3)
-        left = min(0.5, 0.03 + 0.0088 * max(map(len, names)))
-        ax.set_position((left, 0.115, 0.82 - left, 0.7))
-        inch = 1 / (WIDE * (0.82 - left))
-        for k, column, style in ((20, 1 + 0.4 * inch, draw.STYLES[0]), (50, 1 + 1.05 * inch, draw.STYLES[1])):
-            look: Look = style.look | WHITE | {"linestyle": "none"}
-            place: Look = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center", "color": INK}
-            for y, members in enumerate(rows):
-                recalls = [
-                    factorization.result(f"recall_{k}") for factorization in members if factorization.chosen is not None
-                ]
-                ax.plot(recalls, np.full(len(recalls), y), **look)
-                ax.text(column, y, f"{np.mean(recalls):.4f}" if recalls else "diverged", fontsize=8, **place)
-            ax.plot([], [], label=f"Recall@{k}", **look)
-            place["transform"] = ax.transAxes
-            ax.text(column, 1.04, f"@{k}", fontsize=8, fontweight="bold", **place)
-        ax.set_yticks(range(len(rows)), names)
-        ax.set_ylim(len(rows) - 0.4, -0.6)
-        highest = max(
-            (factorization.result("recall_50") for factorization in group if factorization.chosen is not None),
-            default=0,
-        )
-        ax.set(xlim=(0, 1.08 * highest or 1.0), xlabel="recall of held-out links, test rows")
-        ax.grid(**GRID)
-        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.2)
-        yield Picture((group[0].study.dataset,), figure)
 
 
 def precision(studies: Sequence[MeasuredFactorization]) -> Pictures:
@@ -154,7 +110,7 @@ def tuning(studies: Sequence[MeasuredFactorization]) -> Pictures:
 
 def by_format(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Groups factorizations that differ only in number format."""
-    return _differing([members[0] for members in _alike(studies, ())], (*FORMATS, "cores"))
+    return _differing([members[0] for members in _grouped(studies, ("cores",))], (*FORMATS, "cores"))
 
 
 def by_solver(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
@@ -166,7 +122,7 @@ def by_solver(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFac
 
 def by_trial(studies: Sequence[MeasuredFactorization]) -> list[list[MeasuredFactorization]]:
     """Groups factorizations that differ only in the number of cores and have enough trials for a plane of points."""
-    return _alike([study for study in studies if len(study.trials) >= FEWEST_TRIALS], ())
+    return _grouped([study for study in studies if len(study.trials) >= FEWEST_TRIALS], ("cores",))
 
 
 def best_of(group: Sequence[MeasuredFactorization]) -> MeasuredFactorization:
@@ -261,12 +217,8 @@ def _differing(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) 
     return [group for group in _grouped(studies, fields) if len(group) > 1]
 
 
-def _alike(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
-    """Returns groups of studies that differ only in ``fields`` and the number of cores."""
-    return _grouped(studies, (*fields, "cores"))
-
-
 def _grouped(studies: Sequence[MeasuredFactorization], fields: Sequence[str]) -> list[list[MeasuredFactorization]]:
+    """Returns groups of studies that differ only in ``fields``."""
     return list(grouped(studies, lambda factorization: canonical(_without(factorization, fields))).values())
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import kind_views
 from analysis.figures import paper_lines
 from analysis.kind_views import BATCH, PAPER, PUBLISHED, Figure
-from results import durable, printing
+from results import durable, tables
 from results.aliases import Strings
 from results.bad_input import BadInput, check_choice
 from results.located import located
@@ -79,7 +79,7 @@ FIGURES |= {
 }
 FIGURES |= {
     f"{ALX}/{name}": FIGURES[name]._replace(shows=f"{AFTER_ALX}: {FIGURES[name].shows}", credit=AFTER_ALX)
-    for name in ("epochs", "speedup", "recall", "precision", "solvers", "tuning")
+    for name in ("epochs", "precision", "solvers", "tuning")
 }
 KINDS = [name for name, row in FIGURES.items() if row.source in (WORKLOADS, BATCH)]  # can be drawn with --where
 # Functions that read a store, by the source of figures.
@@ -111,7 +111,7 @@ def listed() -> list[tuple[str, str]]:
 def listing() -> str:
     """Formats ``listed`` as text."""
     header = ("", " ")
-    lines = printing.table(header, listed(), left=header, prose=header[1:]).split("\n")
+    lines = tables.table(header, listed(), left=header, prose=header[1:]).split("\n")
     return "\n".join(lines[1:])
 
 

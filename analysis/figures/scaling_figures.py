@@ -1,20 +1,18 @@
-"""Figures of factorizations over cores: seconds per epoch, speed-up and efficiency."""
+"""The figure of factorizations over cores: seconds per epoch."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from analysis import text
-from analysis.cores import core_counts, scaling
+from analysis.cores import core_counts
 from analysis.cores.core_counts import CoreCurve
 from analysis.cores.measured_factorizations import MeasuredFactorization
 from analysis.plotting import draw, labels, ticks
-from analysis.plotting.draw import GRID, INK, Style
+from analysis.plotting.draw import GRID, INK
 from analysis.plotting.picture import Picture, Pictures, Skipped, panels
-from results.aliases import Strings
-from results.grouping import grouped
 from results.papers import published_numbers
 
 FEWEST = 2  # minimum core counts for a picture
@@ -24,8 +22,12 @@ PUBLISHED = "alx2022"
 
 def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
     """Yields one picture per curve: seconds per epoch, perfect scaling and the fit. Web graphs include ALX's times."""
-    curves, skipped = _long_enough(studies, "epochs")
-    yield from skipped
+    all_curves = core_counts.curves(studies)
+    curves = [curve for curve in all_curves if len(curve.members) >= FEWEST]
+    if emulated := [study for curve in all_curves for study in curve.emulated]:
+        yield labels.skip_emulated("epochs", emulated)
+    if not curves:
+        yield Skipped("epochs", "no factorization was timed on two numbers of real cores. Sweep cores=1,2.")
     for curve in curves:
         study = curve.representative
         over = labels.span([len(member.seconds) for member in curve.members], "epoch")
@@ -33,7 +35,8 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
         goal = text.joined(labels.size(study), study.device, f"median and middle half of {over}", curve.distinction)
         figure, (ax, *beside) = panels(labels.title(study), goal, (1.0, 0.4) if web else (1.0,))
         _cores_axes(ax, curve.cores, np.concatenate([member.seconds for member in curve.members]))
-        _points(ax, curve, draw.STYLES[0], curve.seconds, "measured")
+        first, last = np.transpose([np.quantile(member.seconds, (0.25, 0.75)) for member in curve.members])
+        draw.bars(ax, curve.cores, curve.seconds, first, last, draw.STYLES[0], "measured", size=5.5)
         if curve.fit:
             across = np.geomspace(curve.cores[0], curve.cores[-1], 201)
             label = "fit: serial + parallel / c + communication · (c − 1)"
@@ -45,48 +48,6 @@ def epochs_against_cores(studies: Sequence[MeasuredFactorization]) -> Pictures:
         for other_axes in beside:
             _published(other_axes)
         yield Picture(labels.names(study), figure)
-
-
-def speedup(studies: Sequence[MeasuredFactorization]) -> Pictures:
-    """Yields one picture per device kind, with the speed-up and efficiency of all its curves."""
-    curves, skipped = _long_enough(studies, "speedup")
-    yield from skipped
-    for names, alike in grouped(curves, _device).items():
-        short = all(len(curve.cores) < scaling.FEWEST_COUNTS for curve in alike)
-        law = "two core counts cannot determine a law" if short else ""
-        title = f"Speed-up and efficiency on {' · '.join(names) or 'an unknown device'}"
-        figure, (left, right) = panels(title, text.joined("medians and middle halves of epochs", law), (1, 1))
-        cores = np.concatenate([curve.cores for curve in alike])
-        gains = [curve.speedup * curve.cores[0] for curve in alike]
-        _cores_axes(left, cores, np.concatenate([*gains, cores]), "speed-up")
-        left.plot(left.get_xlim(), left.get_xlim(), **draw.PERFECT)
-        _cores_axes(right, cores, cores, "efficiency")
-        _percentages(right, max(float(curve.efficiency.max()) for curve in alike))
-        right.axhline(1.0, label="perfect scaling", **draw.PERFECT)
-        names_of_curves = labels.distinguish([curve.representative for curve in alike])
-        for curve, gain, label, style in zip(alike, gains, names_of_curves, draw.styles(), strict=False):
-            for ax, values in ((left, gain), (right, curve.efficiency)):
-                ax.plot(curve.cores, values, color=style.color, linestyle=style.line, linewidth=1.2, zorder=3)
-                _points(ax, curve, style, values, label, falls=True)
-        right.legend(loc="lower left", fontsize=7.5)
-        yield Picture(names, figure)
-
-
-def _device(curve: CoreCurve) -> Strings:
-    hardware = curve.representative.hardware
-    device = (hardware.backend, hardware.device_kind) if hardware else ()
-    return tuple(dict.fromkeys(filter(None, device)))
-
-
-def _long_enough(studies: Sequence[MeasuredFactorization], what: str) -> tuple[list[CoreCurve], list[Skipped]]:
-    """Returns the curves with enough core counts for a picture, and notes on the others."""
-    all_curves = core_counts.curves(studies)
-    curves = [curve for curve in all_curves if len(curve.members) >= FEWEST]
-    emulated = [study for curve in all_curves for study in curve.emulated]
-    skipped = [labels.skip_emulated(what, emulated)] if emulated else []
-    if not curves:
-        skipped.append(Skipped(what, "no factorization was timed on two numbers of real cores. Sweep cores=1,2."))
-    return curves, skipped
 
 
 def verdict(curve: CoreCurve) -> str:
@@ -118,30 +79,6 @@ def _cores_axes(ax: Axes, cores: np.ndarray, values: np.ndarray, label: str = "s
     ticks.in_powers_of_two(ax.yaxis, ticks.limits(values, 0.8, 0.6))
     ax.set(xlabel="cores", ylabel=label)
     ax.grid(**GRID)
-
-
-def _percentages(ax: Axes, highest: float) -> None:
-    """Formats the vertical axis as percentages, up to ``highest`` or 100 %, whichever is larger."""
-    top = 1.12 * max(1.0, highest)
-    ax.set(yscale="linear", ylim=(0, top))
-    ax.yaxis.set_major_locator(FixedLocator(np.arange(0, top, 0.25).tolist()))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(PercentFormatter(1, 0))
-
-
-def _points(
-    ax: Axes, curve: CoreCurve, style: Style, values: np.ndarray, label: str | None, *, falls: bool = False
-) -> None:
-    """Draws points with bars that span the middle half of the epoch times.
-
-    Args:
-      values: float64[n], by core count.
-      falls: whether values decrease as seconds increase.
-    """
-    quartiles = np.array([np.quantile(member.seconds, (0.25, 0.75)) for member in curve.members])  # [n, 2]
-    relative = quartiles / curve.seconds[:, None]
-    ends = np.sort(values[:, None] * (1 / relative if falls else relative), axis=1)
-    draw.bars(ax, curve.cores, values, ends[:, 0], ends[:, 1], style, label, size=5.5)
 
 
 def _published(ax: Axes) -> None:

@@ -12,7 +12,7 @@ from analysis.fitting.profiles import OCTAVE
 from analysis.fitting.regimes import Fit
 from analysis.fitting.samples import SHARED, Sample
 from analysis.fitting.shapes import Check, CheckOutcome
-from results import printing
+from results import tables
 
 FEWEST = 6  # minimum batch sizes for judging residuals
 ROOM = 2.0  # octaves of batch sizes beyond the knee; with fewer, it is identified half of the time
@@ -156,4 +156,4 @@ def _evaluations(fit: Fit, points: Points) -> tuple[str, CheckOutcome]:
 def listing(checks: tuple[Check, ...]) -> str:
     """Formats the checks as text, one per line."""
     rows = [[check.outcome, f"{check.assumption}: {ASSUMPTIONS[check.assumption]}", check.seen] for check in checks]
-    return printing.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])
+    return tables.table(header := ["", "assumed", "seen"], rows, left=header, prose=header[1:])

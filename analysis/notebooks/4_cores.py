@@ -71,12 +71,10 @@ picture.show(scaling_figures.epochs_against_cores(measured))
 print(core_counts.as_text([several]))
 
 # %% [markdown]
-# The speed-up is the ratio of the medians. The efficiency is the speed-up divided by that of perfect scaling. It can
-# be slightly above 100 %, because each core adds its own cache, and data that exceed one cache may fit into two.
-# Another possible cause is a disturbance while one core was measured. Two numbers cannot distinguish these causes.
-
-# %%
-picture.show(scaling_figures.speedup(measured))
+# In the printed row, the speed-up is the ratio of the medians. The efficiency is the speed-up divided by that of
+# perfect scaling. It can be slightly above 100 %, because each core adds its own cache, and data that exceed one cache
+# may fit into two. Another possible cause is a disturbance while one core was measured. Two numbers cannot distinguish
+# these causes.
 
 # %% [markdown]
 # Why is the speed-up of more cores not identified? An epoch has time that every core spends (*serial*), time that is
@@ -114,12 +112,12 @@ Markdown(
 # %% [markdown]
 # ## Is the factorization unchanged?
 #
-# The pictures show Recall@20 and Recall@50 on held-out links of test rows, for the two graphs with several
-# factorizations. Recalls can be compared within a picture but not between graphs.
+# The table shows Recall@20 and Recall@50 on held-out links of test rows, for the graphs with several factorizations.
+# Recalls can be compared within a graph but not between graphs.
 
 # %%
-ways = table.groupby("data")["study"].transform("size")
-picture.show(recall_figures.recall([one for one, count in zip(measured, ways, strict=True) if count > 2]))
+ways = table[table.groupby("data")["study"].transform("size") > 2]
+ways.set_index(["links", "dim", "solver", "table_dtype", "solver_dtype", "cores"])[["recall_20", "recall_50"]]
 
 # %% [markdown]
 # Sharding must not change the learned tables. These runs differ only in the number of cores and share seed,

@@ -6,7 +6,8 @@ import optax
 from flax import linen, nnx
 
 from workloads import losses
-from workloads.workload import Dataset, Examples, Model, Optimizer, Splits, content, flax_model
+from workloads.models.options import flax_model
+from workloads.workload import Dataset, Examples, Model, Optimizer, Splits, content
 
 
 def load():
@@ -25,8 +26,7 @@ def nnx_net(classes, width=32):
         return nnx.split(nnx.Sequential(*layers), nnx.Param)
 
     def apply(params, state, inputs, keys, train):
-        graph, _ = nnx.eval_shape(lambda: net(inputs, nnx.Rngs(0)))
-        return nnx.merge(graph, params)(inputs), state
+        return nnx.merge(nnx.eval_shape(lambda: net(inputs, nnx.Rngs(0)))[0], params)(inputs), state
 
     return Model(lambda key, inputs: (nnx.to_pure_dict(net(inputs, nnx.Rngs(key))[1]), ()), apply)
 

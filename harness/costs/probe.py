@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from results import cli, printing
+from results import cli, printing, tables
 
 if __name__ == "__main__":  # precedes all other imports, so that import errors are reported in one line
     cli.run("harness.costs.probe")
@@ -110,7 +110,7 @@ def main(argv: list[str]) -> int:
     rows = _rows(results)
     texts = [(name, f"{value:.4g}", unit) for name, value, unit in rows]
     stored = [(device["device_kind"], *row) for row in rows]
-    printing.show(header, stored, lambda: printing.table(header[1:], texts, ("what", "unit")))
+    printing.show(header, stored, lambda: tables.table(header[1:], texts, ("what", "unit")))
     printing.say(f"stored in {file}; `python -m sweeps.plan` uses it for predictions")
     return 0
 

@@ -1,6 +1,6 @@
 """Estimates the costs of a study before it runs. Subprocesses count operations or compile programs.
 
-Only the subprocess imports JAX (``runners.answer_all``). Answers are cached by plan, settings, topology, compiler
+Only the subprocess imports JAX (``harness.cost_answers``). Answers are cached by plan, settings, topology, compiler
 flags, and the versions of this code, jax and libtpu.
 """
 
@@ -30,7 +30,7 @@ from workloads import caches
 
 Answer = Json  # plain data
 # The subprocess's program.
-PROGRAM = "from harness import kinds; kinds.answer_all()"
+PROGRAM = "from harness import cost_answers; cost_answers.answer_all()"
 REFUSED = "refused"  # key of the reason why a question has no answer
 OURS = ("harness", "workloads", "results/costs")  # folders whose code determines the costs
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")  # environment variables that affect the compiler's output

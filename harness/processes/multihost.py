@@ -5,10 +5,9 @@ the leader. It makes all decisions that depend on the store, a clock or a signal
 writes the store. In a single-process run, that process is the leader, and the functions in this module have no
 overhead.
 
-JAX is imported inside functions because planning commands import this module.
+JAX and ``rendezvous`` are imported inside functions because planning commands import this module.
 """
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -17,91 +16,21 @@ import re
 import sys
 import threading
 import time
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from harness.processes import cluster_detection, rendezvous
-from harness.processes.cluster_detection import Environment
 from results.bad_input import BadInput, first_line
 from results.printing import say
+
+if TYPE_CHECKING:
+    from harness.processes.addresses import Hosts
 
 T = TypeVar("T")
 SHARED_SECONDS = 60.0  # a failure on all processes within this time counts as a failure of the study
 
 
-@dataclasses.dataclass(frozen=True)
-class Hosts:
-    """The addresses of the processes of a run. Raises BadInput if a number is invalid.
-
-    Attributes:
-      coordinator: HOST:PORT of the first process.
-      count: number of processes.
-      index: zero-based index of this process.
-      heartbeat_seconds: time without a heartbeat after which a process is considered lost.
-      connect_seconds: time that processes wait for each other at startup.
-      cluster: name of the cluster that provided some of these values, or None if the command line provided all of them.
-    """
-
-    coordinator: str
-    count: int
-    index: int
-    heartbeat_seconds: int
-    connect_seconds: int = rendezvous.SECONDS
-    cluster: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.heartbeat_seconds < 1:
-            raise BadInput(f"launcher.heartbeat_seconds must be at least 1, not {self.heartbeat_seconds}")
-        if self.connect_seconds < 1:
-            raise BadInput(f"launcher.connect_seconds must be at least 1, not {self.connect_seconds}")
-        if self.count < 2:
-            given = f"{self.cluster} reports one host" if self.cluster else f"launcher.hosts={self.count}"
-            raise BadInput(f"{given}: a multi-host run needs at least two hosts. Use launcher=local.")
-        if not 0 <= self.index < self.count:
-            raise BadInput(f"launcher.host={self.index} must be from 0 to {self.count - 1}")
-
-    def __str__(self) -> str:
-        """Returns a text with the index of this host and the address of the coordinator."""
-        source = f", according to {self.cluster}" if self.cluster else ""
-        return f"host {self.index} of {self.count}, coordinator {self.coordinator}{source}"
-
-
-def find(
-    coordinator: str | None,
-    count: int | None,
-    index: int | None,
-    heartbeat_seconds: int,
-    environment: Environment,
-    connect_seconds: int = rendezvous.SECONDS,
-) -> Hosts:
-    """Returns the addresses of the processes. Values of None, or ``auto`` as coordinator, are taken from the cluster.
-
-    Raises:
-      BadInput: a value is missing or invalid.
-    """
-    where = None if coordinator == "auto" else coordinator
-    place = cluster_detection.find(environment) if None in (where, count, index) else None
-    if place is not None:
-        where = where or place.coordinator
-        count = place.hosts if count is None else count
-        index = place.host if index is None else index
-    if where is None:
-        raise BadInput(
-            "launcher=hosts needs launcher.coordinator=HOST:PORT of host 0, because no TPU pod, SLURM, Open MPI or "
-            "indexed job of Kubernetes provides it"
-        )
-    host, colon, port = where.rpartition(":")
-    if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise BadInput(f"launcher.coordinator={where} must be HOST:PORT, such as 10.0.0.1:8482, or auto")
-    if count is None or index is None:
-        raise BadInput(
-            "launcher=hosts needs launcher.hosts, the number of hosts, and launcher.host, the index of this one"
-        )
-    return Hosts(where, count, index, heartbeat_seconds, connect_seconds, place.cluster if place else None)
-
-
-def start(hosts: Hosts, command: str = "", code: str = "") -> str:
+def start(hosts: "Hosts", command: str = "", code: str = "") -> str:
     """Connects to the other processes. Call it before using JAX. Returns a line to report.
 
     Args:
@@ -113,6 +42,8 @@ def start(hosts: Hosts, command: str = "", code: str = "") -> str:
       BadInput: a process did not connect in time.
     """
     import jax
+
+    from harness.processes import rendezvous
 
     arrival = rendezvous.Arrival(hosts.index, hosts.count, f"JAX {jax.__version__}", command, code)
     rendezvous.meet(hosts.coordinator, arrival, hosts.connect_seconds)

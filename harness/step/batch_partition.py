@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from harness.run import Settings
 from results.bad_input import BadInput
-from workloads.layouts import notation, shapes
 from workloads.workload import DATA
 
 TRIAL = "trial"  # mesh axis that trials are divided over
@@ -80,6 +79,8 @@ def requested(shards: int | None, microbatches: int | None, mesh: str | None, la
         if layout:
             raise BadInput(f"layout={layout} needs a mesh, such as mesh=data:4")
         return Request(shards, microbatches)
+    from workloads.layouts import notation, shapes
+
     sizes = dict(notation.read_mesh(mesh))
     names = list(sizes)
     over_data = sizes.pop(DATA, 1)

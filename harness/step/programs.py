@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 
 from harness.compiled import compile_cache, jaxpr_cost
-from harness.step import evaluation, mesh, prefetch, shardings, training
+from harness.step import evaluation, mesh, shardings, training
 from harness.step.batch_partition import TRIAL, Division
 from harness.step.programs_key import ProgramsKey
 from harness.step.training import CALL_STEPS, Spans, TrainState
@@ -274,8 +274,7 @@ def _shared(key: ProgramsKey, lanes: int, division: Division, source: str) -> _S
 def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, source: str) -> Programs:
     undivided = division._replace(microbatches=1)
     shared = _shared(key._replace(batch_size=0), lanes, undivided, source)
-    workload = shared.workload
-    program_mesh = shared.on
+    workload, program_mesh = shared.workload, shared.on
     lowered = lower_train(workload, program_mesh, strategy, shared.shapes, key.batch_size, division)
     train = compile_cache.compiled(lowered)
     placed = functools.partial(_data, key.dataset, key.data, source, undivided)
@@ -284,6 +283,8 @@ def _build(key: ProgramsKey, lanes: int, strategy: str, division: Division, sour
 
     feeder = None
     if workload.feed is not None:
+        from harness.step import prefetch
+
         assert call_steps is not None
         make = functools.partial(prefetch.fed, workload, key.batch_size, division, call_steps, mesh.fed(program_mesh))
         feeder = prefetch.Feeder(make, call_steps)

@@ -1,8 +1,11 @@
-"""Shards the parameters and the optimizer state of a study across a mesh."""
+"""Shards the parameters and the optimizer state of a study across a mesh.
+
+Modules of layouts are imported inside functions, because most studies have no layout.
+"""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.sharding import PartitionSpec as P
@@ -12,19 +15,23 @@ from harness.step.batch_partition import Division
 from results.bad_input import BadInput
 from workloads import axes, optimizers
 from workloads.axes import Sharding
-from workloads.layouts.notation import Mesh, Tensors, read_layout
 from workloads.workload import DATA, Params, Workload
+
+if TYPE_CHECKING:
+    from workloads.layouts.notation import Tensors
 
 # Axes of parameters only, and the axes of activations that they are multiplied with.
 CONTRACTED = {"embed": "act_embed", "inputs": "act_inputs", "qkv": "heads"}
 
 
-def tensors(workload: Workload, batch_size: int) -> Tensors:
+def tensors(workload: Workload, batch_size: int) -> "Tensors":
     """Returns all named axes of a workload's model. An axis with several sizes gets their greatest common divisor.
 
     Raises:
       BadInput: the model does not name its axes.
     """
+    from workloads.layouts.notation import Tensors
+
     named = None if workload.axes is None else workload.axes()
     if named is None or not any(jax.tree.leaves(named)):
         raise BadInput(
@@ -59,6 +66,8 @@ def _without_blanks(groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, 
 def check(workload: Workload, division: Division, batch_size: int) -> None:
     """Raises Refused unless a workload can be trained with the layout of a partition."""
     if division.layout:
+        from workloads.layouts.notation import Mesh, read_layout
+
         size = division.examples(batch_size) * division.shards
         sizes = Mesh({DATA: division.shards, **dict(division.mesh)})
         read_layout(f"{division.layout_text};batch:{DATA}", sizes, tensors(workload, size))

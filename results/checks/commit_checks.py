@@ -22,11 +22,10 @@ from results.rules.confirmation import SEARCH
 from results.rules.ledger import Endings, TrialEnding
 from results.storage import compaction, envelope
 from results.storage.commit_records import File, commit_of, new_commit, record_of
-from results.storage.commits import Commit, check_rows
+from results.storage.commits import Commit, check_rows, join_endings
 from results.storage.compaction import TABLES, Piece
 from results.storage.folders import Entry
 from results.storage.parts import claim_file, commit_file, confirm_file, plan_file, table_file
-from results.storage.state import join_endings
 
 IN_MEMORY = 1 << 18  # bytes; smaller files are read at once, and larger ones are memory-mapped
 

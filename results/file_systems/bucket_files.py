@@ -83,3 +83,6 @@ class BucketFiles:
         wanted = list(paths)
         for bucket in {path.bucket for path in wanted}:
             bucket.fetch(path.key for path in wanted if path.bucket is bucket)
+
+
+BUCKETS = BucketFiles()

@@ -19,10 +19,9 @@ from results.release.incoming import MOST_CLAIMS, Incoming, files_checked, incom
 from results.release.union import Union, union
 from results.storage import claims, commit_records, commits, compaction
 from results.storage.claims import TakenOver
-from results.storage.commits import Commit
+from results.storage.commits import Commit, read_state
 from results.storage.compaction import Piece, select_trials
 from results.storage.parts import claim_file, commit_file, table_file
-from results.storage.state import read_state
 
 MergeResult = Literal["new", "grown", "present"]
 

@@ -18,10 +18,19 @@ from results.plans.trial_request import largest_request
 from results.rules import ledger
 from results.rules.ledger import Endings
 from results.storage import commit_records, compaction, envelope
-from results.storage.commits import Commit, Tables, list_study, newest_commit, retry
+from results.storage.commits import (
+    Commit,
+    StudyState,
+    Tables,
+    frames,
+    join_endings,
+    list_study,
+    newest_commit,
+    read_state,
+    retry,
+)
 from results.storage.compaction import Piece
 from results.storage.parts import Part, claim_file, commit_file, commit_number
-from results.storage.state import StudyState, frames, join_endings, read_state
 
 
 class TakenOver(Exception):

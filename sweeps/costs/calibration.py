@@ -10,7 +10,7 @@ from harness.costs import questions
 from harness.costs.questions import Question
 from harness.kinds import RUNNERS
 from harness.run import Settings
-from results import printing
+from results import printing, tables
 from results.bad_input import BadInput, number_of
 from results.costs import predictions
 from results.costs.predictions import Calibration, Seconds
@@ -296,7 +296,7 @@ def _text(studies: list[Measured]) -> str:
         inside = sum(run.within for run in of_device)
         parts += [
             f"{device.kind}, uncalibrated predictions from tables (predictor {predictions.PREDICTOR}):",
-            printing.table(_HEADER, rows, ("study", "in range")),
+            tables.table(_HEADER, rows, ("study", "in range")),
             f"{number_of(len(of_device), 'study')}: measured is {overall.scale:.2f} × predicted, {spread}; "
             f"{inside} in range",
             "",

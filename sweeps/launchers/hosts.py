@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from harness.processes import multihost, processors, provenance
+from harness.processes import addresses, multihost, processors, provenance
 from harness.processes.shutdown import Shutdown, Stopped
 from harness.run import TRAINING, RunProgress, Settings
 from harness.trials.scheduler import Outcomes
@@ -45,10 +45,10 @@ def leads(asked: Config) -> bool:
     return _find(asked).index == 0
 
 
-def _find(asked: Config) -> multihost.Hosts:
+def _find(asked: Config) -> addresses.Hosts:
     where, count, index = (asked[key] for key in ("coordinator", "hosts", "host"))
     seconds = asked["heartbeat_seconds"], asked["connect_seconds"]
-    return multihost.find(where, count, index, seconds[0], os.environ, seconds[1])
+    return addresses.find(where, count, index, seconds[0], os.environ, seconds[1])
 
 
 def run_all(asked: Config, launch: Launch) -> list[StudyOutcome]:
@@ -184,7 +184,7 @@ def around(asked: Config, command: str, run: Callable[[], int]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _child(place: multihost.Hosts, command: str, run: Callable[[], int], parent: int, marks: mmap.mmap) -> int:
+def _child(place: addresses.Hosts, command: str, run: Callable[[], int], parent: int, marks: mmap.mmap) -> int:
     """Connects to the other hosts, then runs a command or follows host 0. Returns the exit code."""
     global _marks
     _marks = marks

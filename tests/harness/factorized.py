@@ -103,9 +103,9 @@ if __name__ == "__main__":
     processes = int(place[1]) if place else 1
     os.environ |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(int(count_of_devices) // processes)}
     from harness.compiled import compile_cache
-    from harness.processes import multihost
+    from harness.processes import addresses, multihost
 
     compile_cache.enable()
     if place:
-        multihost.start(multihost.Hosts(f"127.0.0.1:{place[0]}", processes, int(place[2]), 30))
+        multihost.start(addresses.Hosts(f"127.0.0.1:{place[0]}", processes, int(place[2]), 30))
     main(int(count_of_devices), names.split(","), Path(folder))

@@ -15,7 +15,7 @@ import jax
 import pytest
 from jax._src.clusters import cloud_tpu_cluster, ompi_cluster, slurm_cluster
 
-from harness.processes import cluster_detection, multihost, processors, rendezvous
+from harness.processes import addresses, cluster_detection, processors, rendezvous
 from harness.processes.rendezvous import Arrival
 from results.bad_input import BadInput
 
@@ -238,8 +238,8 @@ def test_pods_of_tpus_and_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
         "Kubernetes", "sweep-0.pods.default.svc.cluster.local:8482", None, 13
     )
     with pytest.raises(BadInput, match=r"launcher\.hosts, the number of hosts"):
-        multihost.find(None, None, None, 30, job)
-    assert multihost.find("auto", 20, None, 30, job).index == 13
+        addresses.find(None, None, None, 30, job)
+    assert addresses.find("auto", 20, None, 30, job).index == 13
     monkeypatch.setattr(socket, "getfqdn", lambda: "sweep-13")
     with pytest.raises(BadInput, match="headless service"):
         cluster_detection.find(job)
@@ -248,7 +248,7 @@ def test_pods_of_tpus_and_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
 def test_one_host_is_never_taken_for_many() -> None:
     alone = SLURM | {"SLURM_JOB_NODELIST": "n1", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"}
     with pytest.raises(BadInput, match=r"SLURM reports one host: .*launcher=local"):
-        multihost.find(None, None, None, 30, alone)
+        addresses.find(None, None, None, 30, alone)
     with pytest.raises(BadInput, match=r"needs launcher\.coordinator=HOST:PORT"):
-        multihost.find("auto", None, None, 30, {})
+        addresses.find("auto", None, None, 30, {})
     assert not jax.distributed.is_initialized()

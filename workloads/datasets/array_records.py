@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from workloads import caches
 from workloads.base import BadInput, durable
-from workloads.factorization.ratings import file_digest
 
 BATCH = 4096  # records read at once
 KeyedExamples = Iterator[tuple[int | str, dict[str, Any]]]  # keys and features, as yielded by a TFDS builder
@@ -91,7 +91,7 @@ def check_counts(name: str, place: Path, counts: Mapping[str, int]) -> None:
 
 def digest(name: str, place: Path, splits: Sequence[str]) -> str:
     """Returns the hashes of all files of some splits."""
-    return " ".join(file_digest(file) for split in splits for file in _files(place, name, split))
+    return " ".join(caches.file_digest(file) for split in splits for file in _files(place, name, split))
 
 
 def stored_bytes(name: str, place: Path, splits: Sequence[str]) -> int:

@@ -13,12 +13,12 @@ import itertools
 from pathlib import Path
 from typing import NamedTuple
 
-from workloads import memory
+from workloads import caches, memory
 from workloads.base import BadInput, durable
 from workloads.datasets import link_files
 from workloads.datasets.link_files import HOW, LinkFileHeader, MatrixShape, size_text
 from workloads.factorization.links import BYTES_PER_LINK, BYTES_PER_ROW, Pairs, common_shape
-from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, file_digest, left_out, short
+from workloads.factorization.ratings import Ratings, RatingsSource, evaluation, left_out, short
 
 READER = 1  # version of this module and link_files; part of the data's identity
 
@@ -55,7 +55,7 @@ def version(files: Files) -> str:
     """Returns the hash of the files' contents. The hash does not depend on file names or locations."""
     for file in filter(None, files):
         link_files.header(file)  # raises BadInput
-    return short(READER, *(file and file_digest(file) for file in files))
+    return short(READER, *(file and caches.file_digest(file) for file in files))
 
 
 def check(files: Files) -> None:

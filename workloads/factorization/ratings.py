@@ -3,12 +3,10 @@
 import functools
 import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from workloads.base import durable
 from workloads.factorization.links import Links
 
 HELDOUT_SHARE = 0.2  # share of an evaluation row's links, if a data set does not define its own
@@ -146,12 +144,6 @@ def short(*parts: object) -> str:
     return f"sha256:{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
-def file_digest(file: Path) -> str:
-    """Returns the sha256 of a file. A process reads the file again only if its size or modification time changes."""
-    stat = file.stat()
-    return _file_digest(file, stat.st_size, stat.st_mtime_ns)
-
-
 def left_out(count: int) -> tuple[str, ...]:
     """Returns a note about held-out links that ``evaluation`` dropped."""
     return (f"{count:,} held-out links also occur in training or history and are ignored",) if count else ()
@@ -172,8 +164,3 @@ def _without(links: Links, excluded: Links) -> Links:
     row = links.row_of_link
     excluded_keys = excluded.row_of_link << 32 | excluded.columns
     return _select(links, row, ~np.isin(row << 32 | links.columns, excluded_keys, assume_unique=True))
-
-
-@functools.lru_cache(maxsize=4096)
-def _file_digest(file: Path, size: int, time: int) -> str:
-    return durable.sha256(file)

@@ -1,13 +1,14 @@
 """The base of model options, which are checked without JAX, and the named models of Shallue et al. 2018."""
 
 import dataclasses
-import importlib
+import functools
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from workloads.workload import Model, flax_model
+from workloads.base import lazy
+from workloads.workload import Array, Model, Params, Product, State, Variables
 
 _TABLE = tomllib.loads(Path(__file__).with_name("sizes.toml").read_text())
 SIZES: Mapping[str, tuple[str, Mapping[str, Any]]] = {name: (row.pop("model"), row) for name, row in _TABLE.items()}
@@ -78,11 +79,44 @@ class ModelOptions:
     def model(self) -> Model:
         """Returns the model. The network is built on first use, so planning does not need Flax."""
         file, _, name = self.network.partition(".")
-
-        def network() -> Any:
-            return getattr(importlib.import_module(f"workloads.models.{file}"), name)(self)
-
+        network = functools.partial(lazy(f"workloads.models.{file}", name), self)
         return flax_model(network, getattr(self, "group", 1), in_training=self.in_training)
+
+
+def flax_model(network: Callable[[], Any], group: int = 1, *, in_training: bool = False) -> Model:
+    """Returns the model of a Flax network.
+
+    Args:
+      network: function that builds the network on first use, so planning does not need Flax. All collections other than
+        ``params`` form the state.
+      group: number of examples normalized together, as in Model.
+      in_training: whether the network is called with (inputs, keys, train) instead of inputs only.
+    """
+    made = functools.cache(network)
+    no_training = (None, False) if in_training else ()
+
+    def created(key: Array, inputs: Array) -> Any:
+        return made().init(key, inputs, *no_training)
+
+    def init(key: Array, inputs: Array) -> Variables:
+        from flax.core import meta
+
+        variables = meta.unbox(dict(created(key, inputs)))
+        return {"params": variables.pop("params")}, variables
+
+    def apply(
+        params: Params, state: State, inputs: Array, keys: Array | None, train: bool
+    ) -> tuple[Array | Product, State]:
+        training = (keys, train) if in_training else ()
+        outputs, changed = made().apply({**params, **state}, inputs, *training, mutable=[*state] if train else [])
+        return outputs, {**state, **changed}
+
+    def names(inputs: Array) -> Any:
+        from workloads import axes
+
+        return axes.of_parameters(created, inputs)
+
+    return Model(init, apply, group, names)
 
 
 def check_heads(d_model: int, heads: int) -> None:

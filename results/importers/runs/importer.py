@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from results import printing, store as stores
+from results import printing, store as stores, tables
 from results.bad_input import BadInput, number_of
 from results.durable import Folder
 from results.grouping import grouped
@@ -62,7 +62,7 @@ def run(
         report(f"note: {line}")
     if dry_run:
         rows = [_row(number, run, study) for study, matches in assigned for number, run in matches.numbered.items()]
-        printing.show(HEADER, rows, lambda: printing.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
+        printing.show(HEADER, rows, lambda: tables.table(HEADER, [_cells(row) for row in rows], prose=["notes"]))
     saved = []
     for study, matches in assigned:
         numbered = matches.replacing() if replace else matches.numbered

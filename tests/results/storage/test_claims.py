@@ -15,7 +15,7 @@ from results.bad_input import BadInput
 from results.checks import repair, verify
 from results.durable import Damaged
 from results.plans.batch_study import BatchStudy
-from results.storage import claims, commits, parts, state
+from results.storage import claims, commits, parts
 from results.storage.claims import Claim, TakenOver
 from results.storage.parts import Part, claim_file, table_file
 
@@ -176,7 +176,7 @@ def _gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "create", gated(durable.create))
     list_study = gated(commits.list_study)
     monkeypatch.setattr(claims, "list_study", list_study)
-    monkeypatch.setattr(state, "list_study", list_study)
+    monkeypatch.setattr(commits, "list_study", list_study)
 
 
 @pytest.fixture
