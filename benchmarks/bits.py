@@ -87,8 +87,8 @@ def lines_of(checkout: Path) -> list[str]:
 def main() -> int:
     """Prints the lines of this checkout, and whether those of the other checkout are equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout")
-    parser.add_argument("--measured", action="store_true", help=argparse.SUPPRESS)  # older copies also accept it
+    parser.add_argument("--against", type=Path, metavar="DIR")
+    parser.add_argument("--measured", action="store_true", help="for internal use")  # older copies accept it, too
     options = parser.parse_args()
     if options.measured:
         measure()

@@ -83,10 +83,10 @@ class Runner(NamedTuple):
     over_hosts: bool = False
     saves_in_parts: bool = False
     after_death: Callable[[Any], None] = lambda study: None
-    counts: "Callable[[Any, Source, Settings], Counts] | None" = None
-    counts_of_sizes: "Callable[[Any, Source, Settings, Sequence[int]], dict[int, Counts]] | None" = None
+    counts: Callable[[Any, Source, Settings], "Counts"] | None = None
+    counts_of_sizes: Callable[[Any, Source, Settings, Sequence[int]], "dict[int, Counts]"] | None = None
     family: Callable[[Any], Hashable] = lambda study: study.name
-    verdict: "Callable[[Any, Source, Settings, str], Verdict] | None" = None
+    verdict: Callable[[Any, Source, Settings, str], "Verdict"] | None = None
     process: Callable[[Any], Hashable] = lambda study: study.name
     examples: Callable[[Any], int] = lambda study: 0
     lanes: bool = False

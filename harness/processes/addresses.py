@@ -52,7 +52,7 @@ def find(
     environment: Environment,
     connect_seconds: int = rendezvous.SECONDS,
 ) -> Hosts:
-    """Returns the addresses of the processes. Values of None, or ``auto`` as coordinator, are taken from the cluster.
+    """Returns the addresses of the processes. Missing values, or ``auto`` as coordinator, are taken from the cluster.
 
     Raises:
       BadInput: a value is missing or invalid.
