@@ -22,7 +22,7 @@ from analysis.trials import steps_to_target
 from results import __main__ as results_cli, exit_codes, store
 from results.bad_input import BadInput
 from results.plans import kinds, schema
-from sweeps import composition, manifest, overrides, plan, status
+from sweeps import choices, composition, manifest, overrides, plan, status
 from sweeps.manifests.options import MAPS
 from workloads import preparable
 
@@ -103,7 +103,8 @@ def test_pages_are_read_on_a_code_host_too() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_parse(command: Command) -> None:
+def test_commands_parse(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "own_files", {"task": {}, "optimizer": {}})
     added = {name for names in ADDED.findall(command.document.read_text()) for name in names if name}
     program, *words = command.words
     if program == "make":

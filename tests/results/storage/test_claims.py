@@ -190,7 +190,7 @@ def begin(writer: ModuleType, tmp_path: Path, _gates: None) -> Callable[[int], S
     return lambda attempt: Stalled(functools.partial(work, attempt))
 
 
-# Of a writer of two parts: two looks, claim, look, part, look, part, look, claim, two looks, record, two looks; start, end.
+# Of a writer of two parts: 2 looks, claim, look, part, look, part, look, claim, 2 looks, record, 2 looks; start, end.
 BOUNDARIES = 16
 
 
