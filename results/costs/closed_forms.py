@@ -255,22 +255,22 @@ class _Step:
         """Adds one product of a matmul: the result, or the gradient of ``given`` or of ``weight``."""
         split = self._split(matmul, output)
         kept: Names = getattr(matmul, output)
-        own = {each: self._sizes[each] for each in (*matmul.given, *matmul.weight, *matmul.result)}
-        for each, axis in split.items():
-            own[each] //= self._mesh[axis]
+        sizes = {axis: self._sizes[axis] for axis in (*matmul.given, *matmul.weight, *matmul.result)}
+        for array_axis, axis in split.items():
+            sizes[array_axis] //= self._mesh[axis]
         given, weight, result = (
-            times * self._width * math.prod(own[each] for each in axes)
+            times * self._width * math.prod(sizes[array_axis] for array_axis in axes)
             for axes in (matmul.given, matmul.weight, matmul.result)
         )
-        flops = 2 * times * math.prod(own.values())
+        flops = 2 * times * math.prod(sizes.values())
         if matmul.name == "scores":
             self.work = self.work.plus(Work(self._seen * flops, given + weight, 0.0 if self._blocked else result))
         elif matmul.name == "attended":
             self.work = self.work.plus(Work(self._seen * flops, weight + result, 0.0 if self._blocked else given))
         else:
             self.work = self.work.plus(Work(flops, given + result, 0.0, weight))
-        for axis in {axis for each, axis in split.items() if summed and each not in kept}:
-            self._send("all-reduce", axis, math.prod(own[each] for each in kept), times, name)
+        for axis in {axis for array_axis, axis in split.items() if summed and array_axis not in kept}:
+            self._send("all-reduce", axis, math.prod(sizes[array_axis] for array_axis in kept), times, name)
 
     def _split(self, matmul: Matmul, output: str) -> dict[str, str]:
         """Returns the mesh axis across which each axis of a product is split.
@@ -307,8 +307,8 @@ class _Step:
                 times = self._layers if stacked else 1
                 if stacked or scale:
                     times *= 3 if self._again and stacked and scale else 2
-                one = self.elements(axes[1:] if stacked else axes, "embed")
-                self._send("all-gather", self._gathered, one, times, name)
+                elements = self.elements(axes[1:] if stacked else axes, "embed")
+                self._send("all-gather", self._gathered, elements, times, name)
             if self._sliced:
                 self._send("all-gather", self._sliced, self.elements(axes, "embed", "layers"), 1, f"gradient of {name}")
             if over_layers and stacked:
@@ -331,7 +331,7 @@ class _Step:
 
     def add_norms(self) -> None:
         """Adds the all-reduces of norms, of gradients of their scales, and of softmax."""
-        for name in (each for each in self._parameters if each.startswith("scale")):
+        for name in (label for label in self._parameters if label.startswith("scale")):
             times = 1 if name == "scale_last" else self._layers
             for axis in self._over("batch", "length", "act_length"):
                 self._send("all-reduce", axis, self.elements(("act_embed",)), times, "gradients")
@@ -339,12 +339,12 @@ class _Step:
                 passes = [name, f"gradient of {name}"]
                 if self._again and times > 1:
                     passes.append("norms again")
-                for each in passes:
-                    self._send("all-reduce", self._wide, self.elements(("batch", "act_length")), times, each, _WIDTH)
+                for label in passes:
+                    self._send("all-reduce", self._wide, self.elements(("batch", "act_length")), times, label, _WIDTH)
         if self._memory:
             rows = self.elements(("batch", "heads", "length"))
-            for each in ("largest score", "sum of scores", "gradient of scores"):
-                self._send("all-reduce", self._memory, rows, self._layers, each, _WIDTH)
+            for label in ("largest score", "sum of scores", "gradient of scores"):
+                self._send("all-reduce", self._memory, rows, self._layers, label, _WIDTH)
 
     def add_table(self) -> None:
         """Adds the lookup in the embedding table, and the gradient of the table."""
@@ -368,8 +368,8 @@ class _Step:
         if "vocab" in self._layout:
             over, tokens = self._layout["vocab"], self.elements(TOKENS)
             self._send("all-reduce", over, tokens, 1, "largest logit")
-            for each in ("sum of logits", "input of predict"):
-                self._send("all-reduce", over, tokens, 1, each, _WIDTH)
+            for label in ("sum of logits", "input of predict"):
+                self._send("all-reduce", over, tokens, 1, label, _WIDTH)
 
     def activation_bytes(self, parameters: int) -> int:
         """Returns the estimated bytes of activations, and of gradients with the same size as the parameters."""
@@ -384,7 +384,7 @@ class _Step:
 
     def elements(self, axes: Iterable[str], *whole: str) -> int:
         """Returns the number of elements of a tensor on one device. The axes in ``whole`` are not split."""
-        return math.prod(self._sizes[each] if each in whole else self._own[each] for each in axes)
+        return math.prod(self._sizes[axis] if axis in whole else self._own[axis] for axis in axes)
 
     def _over(self, *names: str) -> set[str]:
         """Returns the mesh axes that split these axes."""
@@ -398,21 +398,21 @@ class _Step:
 
 def _collectives(sent: Sent, mesh: Axes) -> tuple[tuple[Collective, ...], Totals]:
     """Returns the collectives and their totals."""
-    found = []
+    collectives = []
     rows = []
     for (operation, axis, times, name), size in sorted(sent.items()):
-        one = Collective(operation, float(size), _first_group(tuple(mesh.items()), axis), (times,), name)
-        found.append(one)
-        rows.append((operation, axis, times, float(times * size), times * one.wire_bytes))
-    return tuple(found), summed(rows)
+        collective = Collective(operation, float(size), _first_group(tuple(mesh.items()), axis), (times,), name)
+        collectives.append(collective)
+        rows.append((operation, axis, times, float(times * size), times * collective.wire_bytes))
+    return tuple(collectives), summed(rows)
 
 
 @functools.lru_cache
 def _first_group(mesh: tuple[tuple[str, int], ...], axis: str) -> Groups:
     """Returns the group of the first device along a mesh axis. The last mesh axis varies fastest."""
-    apart = 1
+    stride = 1
     for name, size in reversed(mesh):
         if name == axis:
-            return (tuple(range(0, size * apart, apart)),)
-        apart *= size
+            return (tuple(range(0, size * stride, stride)),)
+        stride *= size
     raise KeyError(axis)

@@ -82,10 +82,10 @@ def axes_of(collective: Collective, mesh: Axes) -> str:
     varying = set()
     for group in collective.groups:
         places = np.array(np.unravel_index(group, shape))
-        own = {i for i, along in enumerate(places) if len(set(along.tolist())) > 1}
-        if collective.operation != "collective-permute" and math.prod(shape[i] for i in own) != len(group):
+        crossed = {i for i, coordinates in enumerate(places) if len(set(coordinates.tolist())) > 1}
+        if collective.operation != "collective-permute" and math.prod(shape[i] for i in crossed) != len(group):
             return "mixed"
-        varying |= own
+        varying |= crossed
     if collective.operation != "collective-permute" and math.prod(shape[i] for i in varying) != collective.size:
         return "mixed"
     return "+".join(name for i, name in enumerate(mesh) if i in varying) or "none"
@@ -94,8 +94,14 @@ def axes_of(collective: Collective, mesh: Axes) -> str:
 def totals(collectives: Iterable[Collective], mesh: Axes) -> Totals:
     """Returns the count, bytes and wire bytes of collectives, by operation and axes."""
     return summed(
-        (each.operation, axes_of(each, mesh), each.times, each.times * each.bytes, each.times * each.wire_bytes)
-        for each in collectives
+        (
+            collective.operation,
+            axes_of(collective, mesh),
+            collective.times,
+            collective.times * collective.bytes,
+            collective.times * collective.wire_bytes,
+        )
+        for collective in collectives
     )
 
 
@@ -103,8 +109,8 @@ def summed(rows: Iterable[tuple[str, str, float, float, float]]) -> Totals:
     """Returns the sums of counts, bytes and wire bytes, by operation and axes, which precede them in each row."""
     sums: Totals = {}
     for operation, axes, *numbers in rows:
-        count, whole, wire = map(sum, zip(sums.get((operation, axes), (0, 0.0, 0.0)), numbers, strict=True))
-        sums[operation, axes] = count, whole, wire
+        count, size, wire = map(sum, zip(sums.get((operation, axes), (0, 0.0, 0.0)), numbers, strict=True))
+        sums[operation, axes] = count, size, wire
     return sums
 
 
@@ -114,12 +120,12 @@ def from_total(operation: str, axes: str, count: float, whole: float, wire: floa
     Groups over mixed axes consist of neighbours, and their size is derived from the wire bytes.
     """
     devices = np.arange(math.prod(mesh.values())).reshape(tuple(mesh.values()))
-    along = [i for i, name in enumerate(mesh) if name in axes.split("+")]
-    size = math.prod(devices.shape[i] for i in along)
-    if not along and operation not in _PASSED:
+    crossed = [i for i, name in enumerate(mesh) if name in axes.split("+")]
+    size = math.prod(devices.shape[i] for i in crossed)
+    if not crossed and operation not in _PASSED:
         share = wire / whole / (2 if operation == "all-reduce" else 1)
         size = round(1 / (1 - share))
-    grouped = np.moveaxis(devices, along, range(-len(along), 0)).reshape(-1, size)
+    grouped = np.moveaxis(devices, crossed, range(-len(crossed), 0)).reshape(-1, size)
     return Collective(operation, whole / count, tuple(map(tuple, grouped.tolist())), (int(count),), "")
 
 
@@ -163,7 +169,7 @@ def _factors(number: int) -> list[int]:
 
 def total_seconds(hardware: Hardware, collectives: Sequence[Collective], over: Axes) -> float:
     """Returns the predicted seconds of all collectives of a step, assuming that they run one after another."""
-    return sum(each.times * exchange_seconds(hardware, each, over) for each in collectives)
+    return sum(collective.times * exchange_seconds(hardware, collective, over) for collective in collectives)
 
 
 def seconds_of_totals(
@@ -178,9 +184,9 @@ def seconds_of_totals(
       hardware, mesh, chips: see ``links``.
       rows: operation, axes, count, bytes and wire bytes, as in ``totals``.
     """
-    found = [from_total(*row, mesh) for row in rows]
-    far = sum(each.times * _far_seconds(hardware, each) for each in found)
-    return total_seconds(hardware, found, links(hardware, mesh, chips)), far
+    collectives = [from_total(*row, mesh) for row in rows]
+    far = sum(collective.times * _far_seconds(hardware, collective) for collective in collectives)
+    return total_seconds(hardware, collectives, links(hardware, mesh, chips)), far
 
 
 def exchange_seconds(hardware: Hardware, collective: Collective, over: Axes) -> float:
@@ -212,8 +218,8 @@ def _far_seconds(hardware: Hardware, collective: Collective) -> float:
     if "all-to-all" in collective.operation:
         return HOP_SECONDS * nodes + share * collective.bytes / hardware.far_bandwidth
     sums = 2 if collective.operation == "all-reduce" else 1
-    within = collective.size / nodes
-    return HOP_SECONDS * nodes + sums * share * collective.bytes / within / hardware.far_bandwidth
+    node_devices = collective.size / nodes
+    return HOP_SECONDS * nodes + sums * share * collective.bytes / node_devices / hardware.far_bandwidth
 
 
 def _on_switch(hardware: Hardware, collective: Collective, over: Axes) -> float:

@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
     def times(self, count: float) -> "Work":
         """Returns the work of ``count`` repetitions."""
-        return Work(*(count * each for each in self))
+        return Work(*(count * amount for amount in self))
 
     def plus(self, other: "Work") -> "Work":
         """Returns the sum of this and other work."""

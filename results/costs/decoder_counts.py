@@ -106,11 +106,11 @@ def _projections(decoder: Decoder) -> Iterator[Product]:
             yield Product(name, inner, outer, local, local)
         return
     if decoder.global_head_width:
-        own, local = decoder.global_layers, decoder.layers - decoder.global_layers
+        global_layers, local = decoder.global_layers, decoder.layers - decoder.global_layers
         queries, keys = heads * decoder.global_head_width, decoder.global_key_heads * decoder.global_head_width
-        yield Product("query", wide, queries, own, own)
-        yield Product("key", wide, keys, own, own)
-        yield Product("out", queries, wide, own, own)
+        yield Product("query", wide, queries, global_layers, global_layers)
+        yield Product("key", wide, keys, global_layers, global_layers)
+        yield Product("out", queries, wide, global_layers, global_layers)
     queries, keys = heads * decoder.head_width, decoder.key_heads * decoder.head_width
     yield Product("query", wide, queries, local, local)
     yield Product("key", wide, keys, local, local)
@@ -142,12 +142,12 @@ def _pair(decoder: Decoder, hidden: int, used: int, stored: int) -> Iterator[Pro
 
 def active_parameters(decoder: Decoder) -> int:
     """Returns the number of parameters that multiply a token."""
-    return sum(each.active for each in products(decoder))
+    return sum(product.active for product in products(decoder))
 
 
 def stored_parameters(decoder: Decoder) -> int:
     """Returns the number of parameters of all matmuls and of the embedding table, without norms and biases."""
-    return sum(each.parameters for each in products(decoder)) + decoder.vocabulary * decoder.width
+    return sum(product.parameters for product in products(decoder)) + decoder.vocabulary * decoder.width
 
 
 def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block: int = 0) -> float:
@@ -166,10 +166,10 @@ def attention_flops(decoder: Decoder, length: int, *, causal: bool = True, block
     else:
         seen = length / 2 if causal else length
         near = window * (1 - window / (2 * length)) if causal else min(2 * window, length)
-    whole = decoder.global_layers if decoder.window else decoder.layers
+    global_layers = decoder.global_layers if decoder.window else decoder.layers
     widths = 2 * decoder.head_width + decoder.rope_width  # of keys and of values
     wide = 2 * decoder.global_head_width or widths
-    return 2 * decoder.heads * (whole * wide * seen + (decoder.layers - whole) * widths * near)
+    return 2 * decoder.heads * (global_layers * wide * seen + (decoder.layers - global_layers) * widths * near)
 
 
 def scores_in_blocks(length: int, window: int, block: int) -> float:
@@ -177,7 +177,7 @@ def scores_in_blocks(length: int, window: int, block: int) -> float:
     block = min(block, length)
     blocks = -(-length // block)
     reach = (window + block - 2) // block if window else blocks  # earlier blocks that a block attends to
-    return sum(min(at, reach) + 1 for at in range(blocks)) * block**2 / length
+    return sum(min(place, reach) + 1 for place in range(blocks)) * block**2 / length
 
 
 def product_flops(decoder: Decoder, kept: Container[str]) -> float:
@@ -187,7 +187,7 @@ def product_flops(decoder: Decoder, kept: Container[str]) -> float:
       decoder: shape of the decoder.
       kept: names of tensors that the backward pass does not recompute, from ``NAMES``.
     """
-    return sum(2 * each.active * _passes(each.name, kept) for each in products(decoder))
+    return sum(2 * product.active * _passes(product.name, kept) for product in products(decoder))
 
 
 def attention_passes(kept: Container[str]) -> float:
@@ -209,11 +209,11 @@ def activation_traffic(decoder: Decoder, ways: int, kept: Container[str]) -> flo
       kept: names of tensors that the backward pass does not recompute.
     """
     total = 0.0
-    for each in products(decoder):
-        widths = each.inner + each.outer / ways
-        if each.name in ("out", "down"):  # these sum over the divided axis
-            widths = each.inner / ways + each.outer
-        total += _passes(each.name, kept) * each.used * widths
+    for product in products(decoder):
+        widths = product.inner + product.outer / ways
+        if product.name in ("out", "down"):  # these sum over the divided axis
+            widths = product.inner / ways + product.outer
+        total += _passes(product.name, kept) * product.used * widths
     rows = 2 * decoder.layers * (decoder.heads + decoder.key_heads) * decoder.head_width / ways
     return total + attention_passes(kept) * rows
 
@@ -228,7 +228,7 @@ def weight_traffic(decoder: Decoder, ways: int, expert_ways: int, kept: Containe
       kept: names of tensors that the backward pass does not recompute.
     """
     total = 0.0
-    for each in products(decoder):
-        matrices = max(each.used, each.stored / expert_ways)
-        total += _passes(each.name, kept) * matrices * each.inner * each.outer / ways
+    for product in products(decoder):
+        matrices = max(product.used, product.stored / expert_ways)
+        total += _passes(product.name, kept) * matrices * product.inner * product.outer / ways
     return total

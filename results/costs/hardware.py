@@ -135,5 +135,5 @@ def peak(row: str, precision: str) -> float:
     check_choice("device", row, ACCELERATORS)
     if precision in HALVES:
         return HARDWARE[row].flops
-    check_choice(f"precision of {row}", precision, [*HALVES, *(each for name, each in NARROW if name == row)])
+    check_choice(f"precision of {row}", precision, [*HALVES, *(kind for name, kind in NARROW if name == row)])
     return NARROW[row, precision]

@@ -61,11 +61,11 @@ class Seconds(NamedTuple):
 
     def times(self, count: float) -> "Seconds":
         """Returns the seconds of ``count`` repetitions."""
-        return Seconds(*(count * each for each in self))
+        return Seconds(*(count * seconds for seconds in self))
 
     def plus(self, other: "Seconds") -> "Seconds":
         """Returns the sum of these and other seconds, assuming fully correlated errors."""
-        return Seconds(*(one + two for one, two in zip(self, other, strict=True)))
+        return Seconds(*(first + second for first, second in zip(self, other, strict=True)))
 
 
 NOTHING = Seconds(0.0, 0.0, 0.0)
@@ -94,17 +94,17 @@ def rates(device_kind: str, backend: str, precision: str) -> Rates | None:
     """Returns the rates of a device kind from the tables, for matmuls in a precision, or None if they lack it."""
     if backend == "cpu":
         return CPU
-    row, found = hardware_of(device_kind), described(device_kind)
-    if row is None or found is None:
+    row, hardware = hardware_of(device_kind), described(device_kind)
+    if row is None or hardware is None:
         return None
     rates = accelerator(
         backend,
-        found.flops / passes(found, precision),
-        found.memory_bandwidth,
-        f"tables ({found.source})",
+        hardware.flops / passes(hardware, precision),
+        hardware.memory_bandwidth,
+        f"tables ({hardware.source})",
         published=is_compared(row, precision),
     )
-    return rates._replace(slices=found.slices)
+    return rates._replace(slices=hardware.slices)
 
 
 def accelerator(backend: str, flops: float, bandwidth: float, source: str, *, published: bool = False) -> Rates:

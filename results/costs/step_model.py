@@ -164,14 +164,14 @@ def terms(step: Step) -> Terms:
     weights = decoder_counts.weight_traffic(decoder, tensor, mesh.get("expert", 1), step.kept) / stages
     bytes_each = NUMBER_BYTES / hardware.memory_bandwidth
     # An evaluation is a forward pass. It gathers weights once, where a step sends them and their gradients three times.
-    more = 1 + step.evaluated * 2 * decoder_counts.active_parameters(decoder) / products
+    with_evaluations = 1 + step.evaluated * 2 * decoder_counts.active_parameters(decoder) / products
     exchanged = 1 + step.evaluated / 3
     sent = sent_by_axis(step)
     return Terms(
-        more * tokens * products / peak(step.row, step.precision),
-        more * tokens * attention / hardware.flops,
-        more * traffic * bytes_each,
-        more * weights * bytes_each,
+        with_evaluations * tokens * products / peak(step.row, step.precision),
+        with_evaluations * tokens * attention / hardware.flops,
+        with_evaluations * traffic * bytes_each,
+        with_evaluations * weights * bytes_each,
         exchanged * (sum(sent.values()) - sent[BETWEEN]) / (hardware.axes * hardware.link_bandwidth),
         exchanged * _far_seconds(hardware, mesh, sent),
         math.log2(step.slices),
@@ -184,9 +184,9 @@ def sent_by_axis(step: Step) -> dict[str, float]:
     """Returns the bytes that a device sends in a step, by mesh axis, with the best ring algorithm."""
     decoder, mesh = step.decoder, step.mesh
     fsdp, tensor, expert = (mesh.get(name, 1) for name in ("fsdp", "tensor", "expert"))
-    stages, data, context, between = (mesh.get(name, 1) for name in ("pipeline", "data", "context", BETWEEN))
-    own = decoder_counts.stored_parameters(decoder) / (tensor * stages * expert)
-    gradients = 2 * 4 * own / fsdp  # all-reduce of float32 gradients
+    stages, data, context, slices = (mesh.get(name, 1) for name in ("pipeline", "data", "context", BETWEEN))
+    stored = decoder_counts.stored_parameters(decoder) / (tensor * stages * expert)
+    gradients = 2 * 4 * stored / fsdp  # all-reduce of float32 gradients
     tokens = step.batch_size * step.length / step.devices
     stream = decoder.layers * tokens * decoder.width * NUMBER_BYTES
     # Two all-reduces in each pass, and one more if the attention's output is computed again.
@@ -194,9 +194,9 @@ def sent_by_axis(step: Step) -> dict[str, float]:
     keys = decoder.layers * decoder.key_heads * decoder.head_width * NUMBER_BYTES * tokens
     return {
         # Weights are gathered for both passes, and their gradients are scattered.
-        "fsdp": 3 * NUMBER_BYTES * own * (fsdp - 1) / fsdp,
+        "fsdp": 3 * NUMBER_BYTES * stored * (fsdp - 1) / fsdp,
         "data": gradients * (data - 1) / data,
-        BETWEEN: gradients * (between - 1) / between,
+        BETWEEN: gradients * (slices - 1) / slices,
         "tensor": sums * 2 * (tensor - 1) * stream,
         "context": 3 * 2 * keys * (context - 1),
         "expert": 4 * decoder.active_experts * stream * (expert - 1) / expert,  # there and back, in both passes
@@ -215,9 +215,9 @@ def _far_seconds(hardware: Hardware, mesh: Mapping[str, int], sent: Mapping[str,
     seconds, inner = 0.0, 1
     for axis in NEAREST_FIRST:
         size = mesh.get(axis, 1)
-        within = min(size, max(1, hardware.node // inner))
-        if size > within:
-            share = (size / within - 1) / (size - 1) * (within if axis == "expert" else 1)
+        node_devices = min(size, max(1, hardware.node // inner))
+        if size > node_devices:
+            share = (size / node_devices - 1) / (size - 1) * (node_devices if axis == "expert" else 1)
             seconds += share * sent.get(axis, 0.0) / hardware.far_bandwidth
         inner *= size
     return seconds
@@ -230,7 +230,7 @@ def held_bytes(step: Step) -> float:
     """
     decoder, mesh = step.decoder, step.mesh
     ways = math.prod(mesh.get(name, 1) for name in ("fsdp", "tensor", "pipeline", "expert"))
-    kept = [each.used * each.outer for each in decoder_counts.products(decoder) if each.name in step.kept]
+    kept = [product.used * product.outer for product in decoder_counts.products(decoder) if product.name in step.kept]
     if decoder_counts.ATTENTION in step.kept:
         kept.append(decoder.layers * decoder.heads * decoder.head_width)
     tokens = step.batch_size * step.length / step.devices
@@ -257,8 +257,8 @@ def parts(of: Terms, constants: Constants) -> Parts:
     memory = constants.activations * of.activations + 2 * of.weights
     power = constants.overlap
     overlapped = ((products + attention) ** power + memory**power + of.links**power) ** (1 / power)
-    here = np.maximum(products + attention, memory)
-    between = np.maximum((here**FAR_OVERLAP + of.far**FAR_OVERLAP) ** (1 / FAR_OVERLAP), of.links)
-    base = np.where(of.switched, between, overlapped)
+    in_node = np.maximum(products + attention, memory)
+    on_switch = np.maximum((in_node**FAR_OVERLAP + of.far**FAR_OVERLAP) ** (1 / FAR_OVERLAP), of.links)
+    base = np.where(of.switched, on_switch, overlapped)
     slices, bubble = base * constants.slices * of.doublings, base * of.bubble
     return Parts(products, attention, memory, of.links, slices, bubble, base + slices + bubble)

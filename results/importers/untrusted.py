@@ -70,7 +70,7 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
     folders = [root]
     with durable.system(root).snapshot(root):
         while folders:
-            folder, names, below = folders.pop(), list[str](), list[Folder]()
+            folder, names, subfolders = folders.pop(), list[str](), list[Folder]()
             try:
                 content = sorted(durable.system(folder).entries(folder))
             except OSError as error:
@@ -79,13 +79,13 @@ def files(root: Folder, warnings: ImportWarnings) -> Iterator[tuple[Folder, list
             for entry in content:
                 path = folder / entry.name
                 if entry.kind == "folder":
-                    below.append(path)
+                    subfolders.append(path)
                 elif entry.kind == "link" and path.is_dir():
                     warnings.add(display_path(path, root), LINK)
                 else:
                     names.append(entry.name)
             yield folder, names
-            folders += reversed(below)
+            folders += reversed(subfolders)
 
 
 def relative(path: Folder, root: Folder) -> str:
