@@ -111,7 +111,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
     per_epoch = len(data.labels) // plan.batch_size
 
     def loss(params: Any, batch: Examples) -> jax.Array:
-        logits, _ = model.apply(params, (), batch.inputs, None, True)
+        logits, _ = model.apply(params, {}, batch.inputs, None, True)
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch.labels).mean()
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
@@ -125,7 +125,7 @@ def by_hand(plan: BatchStudy, *, resident: bool) -> Callable[[], float]:
 
     @jax.jit
     def evaluate(params: Any) -> list[tuple[jax.Array, jax.Array]]:
-        logits = [model.apply(params, (), e.inputs, None, False)[0] for e in evaluated]
+        logits = [model.apply(params, {}, e.inputs, None, False)[0] for e in evaluated]
         return [
             (loss(params, e), jnp.mean((jnp.argmax(z, -1) != e.labels).astype(jnp.float32)))
             for z, e in zip(logits, evaluated, strict=True)

@@ -148,7 +148,7 @@ def test_the_commands_count_repeats(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "nothing to train" in capsys.readouterr().out
     assert status.main([f"store={tmp_path}"]) == 0
     (row,) = [text.split() for text in capsys.readouterr().out.splitlines() if text.startswith("digits")]
-    assert row[1:3] == ["done", "6"]
+    assert row[1:4] == ["done", "examples", "6"]
 
 
 def test_a_study_asked_for_twice_has_the_most_repeats() -> None:

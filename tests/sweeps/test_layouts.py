@@ -19,7 +19,7 @@ from results import store
 from results.checks import verify
 from results.plans.layout import LayoutStudy
 from results.release import release
-from sweeps import __main__ as sweeps_cli, overrides, planning
+from sweeps import __main__ as sweeps_cli, choices, overrides, planning
 from workloads.layouts.notation import REFUSALS
 
 ROOT = Path(__file__).parents[2]
@@ -272,7 +272,7 @@ def test_step_of_any_task_equals_that_of_one_device(task: str, tmp_path: Path) -
 @pytest.mark.parametrize("form", FORMS)
 def test_step_of_any_form_equals_that_of_one_device(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, options = FORMS[form]
-    monkeypatch.setattr(overrides, "own_files", {"task": {}, "optimizer": {}})
+    monkeypatch.setattr(choices, "own_files", {"task": {}, "optimizer": {}})
     fields = yaml.safe_load((ROOT / "conf" / "task" / f"{task}.yaml").read_text())
     folder = tmp_path / "tasks"
     folder.mkdir()
