@@ -1,4 +1,4 @@
-"""The base of model options, which are checked without JAX, and the named models of Shallue et al. 2018."""
+"""The base of model options, which are checked without JAX, models of Flax networks, and the models in sizes.toml."""
 
 import dataclasses
 import functools
