@@ -155,6 +155,8 @@ def take_step(
 
     inputs = carry._replace(optimizer=None)
     grads, state = over_batch(of_shard, division, sharding, batch, inputs, spans.seed, at, smoothing)
+    # Without this, the partitioner may update parts of parameters and gather both moments instead of the gradients.
+    grads = shardings.constrained(TrainState(grads, (), ()), sharding).params
     updates, optimizer = _rule(workload, spans, at).update(grads, carry.optimizer, carry.params)
     return shardings.constrained(TrainState(optax.apply_updates(carry.params, updates), state, optimizer), sharding)
 
