@@ -54,14 +54,15 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 
 # Names of other packages have no pages here. Names of our own have, or a warning says so.
-EXTERNAL = "argparse|collections|concurrent|contextlib|ctypes|flax|fractions|hydra|io|jax|jaxlib|json|matplotlib"
-EXTERNAL += "|multiprocessing|numpy|optax|pandas|pathlib|pyarrow|re|signal|subprocess|types|typing|zipfile"
+EXTERNAL = "argparse|collections|concurrent|contextlib|contextvars|ctypes|flax|fractions|hydra|io|jax|jaxlib|json"
+EXTERNAL += "|matplotlib|multiprocessing|numpy|omegaconf|optax|pandas|pathlib|pyarrow|re|signal|subprocess"
+EXTERNAL += "|types|typing|zipfile"
 BUILT_IN = "bool|bytes|dict|float|frozenset|int|list|object|set|slice|str|tuple|type|None"
 BUILT_IN += "|Exception|FileNotFoundError|RuntimeError|ValueError"
 TYPE_VARIABLE = r"(.*\.)?[A-Z]"
 ALIASES = "Pictures"  # of analysis.plotting.picture: an iterator of its Picture and Skipped
 # Types that modules import for type checkers alone stay as they are written, and so do all names beside them.
-ALIASES += r"|Array|Compiled|Fields|Folder|Json|Location|Lowered|OnCount|Path|Report|Row|StringMap|Strings"
+ALIASES += r"|Array|Compiled|Fields|Folder|Json|Location|Lowered|OnCount|Path|Report|Row|StringMap|Strings|Study"
 ALIASES += r"|np\.ndarray|pa\.(Buffer|Table)|pd\.DataFrame"
 nitpick_ignore_regex = [("py:class", f"{TYPE_VARIABLE}|{ALIASES}"), ("py:.*", rf"({EXTERNAL})(\..*)?|{BUILT_IN}")]
 

@@ -114,8 +114,8 @@ def source(name: str, text: str) -> str:
 def relinked(text: str, origin: Path, folder: Path) -> str:
     """Returns a text with links rewritten relative to another folder.
 
-    Links to the README files of packages point to reference pages. Links to other files outside ``docs`` become plain
-    text.
+    Links to the README files of packages point to reference pages. Links to other files outside ``docs``, and to Python
+    files, become plain text.
 
     Args:
       text: Markdown text.
@@ -128,7 +128,7 @@ def relinked(text: str, origin: Path, folder: Path) -> str:
         path = (origin / target).resolve()
         if path.name == "README.md" and path.parent.name in ROOMS and path.parent.parent == ROOT:
             path = DOCS / "api" / f"{path.parent.name}.md"
-        if not path.is_relative_to(DOCS):
+        if not path.is_relative_to(DOCS) or path.suffix == ".py":  # Sphinx would take it for a notebook
             return words
         return f"[{words}]({os.path.relpath(path, folder)}{anchor or ''})"
 

@@ -71,8 +71,8 @@ REPLACED = {
         ("results/plans/kinds.py", PLAN, f"{PLAN}from results.plans.power_method import PowerMethod\n"),
         (
             "sweeps/kind_configs.py",
-            "import factorizations, layouts, networks, schema\n",
-            "import factorizations, layouts, networks, power_method, schema\n",
+            "from sweeps import schema\n",
+            "from sweeps import power_method, schema\n",
         ),
     ],
 }
