@@ -73,7 +73,8 @@ def test_a_step_under_a_layout_is_that_of_one_device(model: str, only: slice) ->
     found: dict[str, Any] = program("sharded", task, optimizer, *asked)
     assert len(found) == len(asked)
     for layout, numbers in found.items():
-        assert numbers["gradients"] <= 1e-5, (layout, numbers)
+        # Emulated devices sum in the order in which their threads arrive.
+        assert numbers["gradients"] <= 2e-5, (layout, numbers)
         assert numbers["metrics"] <= 1e-5, (layout, numbers)
         assert numbers["redundancy"] <= 1.02, (layout, numbers)
         assert numbers["held"] < 0.9, (layout, numbers)
